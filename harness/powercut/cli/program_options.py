@@ -145,10 +145,10 @@ def dry_run(
     from powercut.rig.environment import withheld
     from powercut.scenario.settings import Parameters
     from powercut.trial.contract import try_contract
-    from powercut.workload.port import Run
     from powercut.workload.program.workload import ProgramWorkload
 
-    workload = ProgramWorkload(Parameters(workload=program))
+    parameters = Parameters(workload=program)
+    workload = ProgramWorkload(parameters)
     console, told, kept = console_beside(json_file), [], True
     for step in try_contract(workload, seed=seed or 0, seconds=options.seconds * 2):
         kept = not step.problems
@@ -158,12 +158,11 @@ def dry_run(
         for problem in step.problems:
             console.print(f"    {problem}", markup=False, highlight=False)
         told.append({"step": step.what, "problems": list(step.problems)})
-    if names := withheld(os.environ, workload.contents(Run(bytes(16))).environment):
-        dropped = f"\nNot passed to the program (--env NAME passes one): {', '.join(names)}"
-        console.print(dropped, markup=False, highlight=False)
+    if words := withheld(parameters).words:
+        console.print(f"\nNot tried: {words}", markup=False, highlight=False)
     if kept:
-        words = shlex.join(program.command)
-        console.print(f"\nNow cut its power: powercut try -- {words}", markup=False)
+        command = shlex.join(program.command)
+        console.print(f"\nNow cut its power: powercut try -- {command}", markup=False)
     write_json_object("contract", {"kept": kept, "steps": told}, json_file)
     return 0 if kept else 1
 

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import stat
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from powercut.brought import brought
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.port import Run
+from powercut.workload.program.workload import ProgramWorkload
 from powercut.workload.table import workload_of
 
 _FILES_MAX: Final = 500  # of a folder with more none is kept
@@ -41,6 +43,38 @@ def program_files(parameters: Parameters) -> dict[str, str]:
         return _of_command(settings.command, Path(settings.folder))
     except OSError:
         return {}
+
+
+def own_files(parameters: Parameters) -> list[Path]:
+    """The files of this host that the program consists of: its folder that goes along, or those
+    that its command names; none where it lies elsewhere.  Raises OSError."""
+    workload = ProgramWorkload(parameters)
+    goes_along = workload.contents(Run(bytes(16))).program
+    if goes_along is not None:
+        return [path for path in brought(goes_along) if path.is_file()]
+    if place_of(parameters).files is not Files.HOST:
+        return []
+    folder = Path(workload.settings.folder)
+    paths = [_in(folder, word) for word in (workload.executable, *workload.settings.command[1:])]
+    return [path for path in paths if path is not None]
+
+
+def files_beside(parameters: Parameters) -> list[Path]:
+    """Files that lie beside the program, below the folder of its scenario: it may call them."""
+    settings = parameters.workload
+    if place_of(parameters).files is not Files.HOST or not isinstance(settings, ProgramSettings):
+        return []
+    own, folder = own_files(parameters), Path(settings.folder)
+    below = {path.parent for path in own if path.is_relative_to(folder)}
+    found = (path for parent in sorted(below) for path in parent.iterdir() if path.is_file())
+    return sorted({*islice(found, _FILES_MAX)} - {*own})
+
+
+def _in(folder: Path, word: str) -> Path | None:
+    try:
+        return folder / word if (folder / word).is_file() else None
+    except OSError:  # a word that is too long for a path
+        return None
 
 
 def forget_files() -> None:
@@ -78,14 +112,8 @@ def _of_folder(folder: Path) -> tuple[tuple[str, str], ...]:
 
 
 def _of_command(command: Sequence[str], folder: Path) -> dict[str, str]:
-    files = {}
-    for word in command:
-        try:
-            if (folder / word).is_file():
-                files[word] = _word((folder / word).resolve())
-        except OSError:  # a word that is too long for a path
-            continue
-    return files
+    paths = {word: _in(folder, word) for word in command}
+    return {word: _word(path.resolve()) for word, path in paths.items() if path is not None}
 
 
 def _word(path: Path) -> str:

@@ -20,6 +20,7 @@ from powercut.model.json_text import parse_json
 from powercut.model.observation import Observation
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
+from powercut.model.withheld import Withheld
 from powercut.scenario.plan import Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
@@ -74,7 +75,7 @@ class TrialRecord(BaseModel):
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
     pressed: bool = False  # the kernel was made to write back what no sync asked for
-    withheld: tuple[str, ...] = ()  # variables of the environment that did not reach a program
+    withheld: Withheld = Withheld()  # variables of the environment that did not reach a program
     reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
     creation: Creation | None = None  # what a cut after `setup` loses of it; None: unknown
     extra: dict[str, Any] = {}

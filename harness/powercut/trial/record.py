@@ -7,7 +7,6 @@ Whatever goes wrong before the recording is complete is written into it as its
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -20,13 +19,11 @@ from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.verdict import EvidenceLevel
-from powercut.rig import commands
 from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.scenario.place import Files, place_of
-from powercut.scenario.settings import Parameters
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.disks import TrialDisk, UnseenDisk, captured, machine_of
@@ -72,17 +69,11 @@ def record_trial(
                 "pressed": run.pressed,
                 "reads": run.reads,
                 "creation": run.creation,
-                "withheld": _withheld(job.parameters),
+                "withheld": withheld(job.parameters),
             }
         )
     )
     directory.seal_recording()
-
-
-def _withheld(parameters: Parameters) -> tuple[str, ...]:
-    if place_of(parameters).files is Files.GUEST:
-        return ()  # it has programs of powercut's own
-    return withheld(os.environ, commands.contents_of(parameters).environment)
 
 
 class Work(Protocol):

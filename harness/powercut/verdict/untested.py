@@ -34,11 +34,8 @@ def untested_of_program(
     found = positive is not None and positive.passed and positive.where is Whole.CUT
     if found and record.reads is None and record.control is None:
         yield UNKNOWN_READS
-    if record.withheld:
-        yield (
-            "the program with these variables of the environment, which did not reach it (pass one "
-            f"with --env, or workload.env): {', '.join(record.withheld)}"
-        )
+    if record.withheld.words:
+        yield record.withheld.words
     yield from untested_of(record)
     if not record.pressed and record.parameters.workload.writeback is Writeback.PRESSED:
         yield _WRITEBACK.format("the kernel that it ran on is not powercut's to press")

@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CAUSES, CLOCKS, LAYERS, LOOP, NATIVE, POSITIVE, PROGRAMS, READS
+from mutants.suites import (
+    CAUSES,
+    CLOCKS,
+    ENVIRONMENT,
+    LAYERS,
+    LOOP,
+    NATIVE,
+    POSITIVE,
+    PROGRAMS,
+    READS,
+)
 
 _P = "harness/powercut"
 program = planter("program", PROGRAMS)
@@ -16,6 +26,7 @@ clocks = planter("clocks", CLOCKS)
 native = planter("native", NATIVE)
 layers = planter("layers", LAYERS)
 loop = planter("loop", LOOP)
+environment = planter("environment", ENVIRONMENT)
 
 MUTANTS: tuple[Mutant, ...] = (
     *layers(
@@ -136,6 +147,42 @@ MUTANTS: tuple[Mutant, ...] = (
             At("unpack", "os.utime(path, ns=times)"),
             "None",
             "a check finds the times at which the copy of a folder was made",
+        ),
+    ),
+    *environment(
+        f"{_P}/rig/environment.py",
+        (
+            "unread-counts-as-not-named",
+            At("withheld", "_named(missing, own, _OWN_MAX) if own else None"),
+            "_named(missing, own, _OWN_MAX) if own else set()",
+            "the variables of a program whose files cannot be read are counted, not named",
+        ),
+        (
+            "large-counts-as-not-named",
+            At("_named", "None if whole else found"),
+            "found",
+            "a variable that the end of a large program names is counted, not named",
+        ),
+        (
+            "beside-not-read",
+            At("withheld", "files_beside(parameters)"),
+            "[]",
+            "a variable that only a script beside the program names is counted, not named",
+        ),
+        (
+            "between-pieces",
+            At("_named", "part[-overlap:]"),
+            "b''",
+            "a variable is not found where a file is cut in pieces for reading",
+        ),
+    ),
+    *environment(
+        f"{_P}/verdict/untested.py",
+        (
+            "withheld-untold",
+            At("untested_of_program", "if record.withheld.words:\n    yield record.withheld.words"),
+            "pass",
+            "a verdict keeps quiet about variables that did not reach the program",
         ),
     ),
     *loop(

@@ -45,6 +45,11 @@ PROGRAMS = Suite(
     ),
 )
 NATIVE = Suite("check on the host", (), (pytest("tests/unit/recover/test_native.py"),))
+ENVIRONMENT = Suite(
+    "environment",
+    (),
+    (pytest("tests/unit/rig/test_environment.py", "tests/unit/verdict/test_untested.py"),),
+)
 LOOP = Suite("loop machine", (), (pytest("tests/unit/rig/test_loop_guest.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
 BELIEF = Suite("belief in hosts", (), (pytest("tests/unit/cluster/test_belief.py"),))

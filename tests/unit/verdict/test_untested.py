@@ -3,6 +3,7 @@
 
 import pytest
 
+from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
 from powercut.scenario.choices import Writeback
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -59,3 +60,14 @@ def test_so_it_is_of_a_log_of_powercut_s_own():
     (told,) = untested_of(record(WalSettings(writeback=Writeback.USUAL), pressed=False))
     assert "workload.writeback is `usual`" in told
     assert list(untested_of(record(WalSettings(), pressed=True))) == []
+
+
+def test_a_variable_that_did_not_reach_the_program_is_named():
+    """If none was kept from it nothing is said."""
+    usual = list(untested_of_program(record(program(), pressed=True)))
+    kept = record(program(), pressed=True).model_copy(
+        update={"withheld": Withheld(("LEDGER_FORGETS",), 2, searched=True)}
+    )
+    (told,) = (one for one in untested_of_program(kept) if one not in usual)
+    assert "LEDGER_FORGETS; nor with 2 others" in told
+    assert not any("environment" in one for one in usual)
