@@ -20,7 +20,6 @@
 
 #define IMAGE "/dev/ubda" /* what is copied through layers that are new */
 #define BLOCK (1u << 20)
-#define RAM "/dev/ram4" /* a cache that loses all with the power */
 #define APPEARS_MS 1000
 
 static struct layer {
@@ -71,24 +70,10 @@ int layers_configure(char *const list[])
     return 0;
 }
 
-/* A RAM disk of which nothing was kept. */
-static int forget_ram(void)
-{
-    static const char nothing[4096] __attribute__((aligned(4096)));
-    int fd = open(RAM, O_WRONLY | O_DIRECT | O_CLOEXEC);
-    ssize_t put = fd < 0 ? -1 : write(fd, nothing, sizeof nothing);
-
-    if (fd >= 0)
-        close(fd);
-    return put == sizeof nothing ? 0 : -1;
-}
-
 static const char *node_of(const char *name, const char *const disks[], unsigned upto)
 {
     unsigned index;
 
-    if (strcmp(name, "ram") == 0)
-        return forget_ram() == 0 ? RAM : NULL;
     if (strncmp(name, "disk", 4) == 0 && isdigit((unsigned char)name[4])) {
         unsigned number = (unsigned)(name[4] - '0');
 

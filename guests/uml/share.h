@@ -39,7 +39,7 @@ enum pcu_verb {
      * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
      * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder, stripe or layers), an empty string;
      * of layers of device-mapper, from the disk up: "+MODULE" that is loaded; "NAME SECTORS TARGET
-     * PARAMS", where "@NAME" is the device called so, "@disk0" the first disk and "@ram" a RAM disk;
+     * PARAMS", where "@NAME" is the device called so and "@disk0" the first disk;
      * after it "?TARGET PARAMS", what it is instead while it is made, and "!MESSAGE", what it is sent
      * then; an empty string.
      * Holds for every RECOVER that follows. */

@@ -49,7 +49,7 @@ void view_setup(void)
     char parameters[64];
 
     /* The stores hold at most one chunk for every chunk of the disk. */
-    snprintf(parameters, sizeof parameters, "rd_nr=5 rd_size=%llu",
+    snprintf(parameters, sizeof parameters, "rd_nr=4 rd_size=%llu",
              (unsigned long long)(page->disk_size / 1024 + page->chunk + 64));
     module_load("brd", parameters);
     module_load("dm-mod", "");

@@ -95,7 +95,7 @@ class Layer(Settings):
 
     @property
     def is_safe(self) -> bool:
-        """Whether all that was flushed through it can be read after a power cut."""
+        """Whether what was flushed through it, or written with FUA, is there after a power cut."""
         return True
 
     @abstractmethod
@@ -200,6 +200,35 @@ class Linear(Layer):
         return (Target(name, size, "linear", f"@{device.name} {_MIB}"),)
 
 
+class Writecache(Layer):
+    """dm-writecache in its SSD mode: writes wait on the last eighth of the disk."""
+
+    modules = ("dm-writecache",)
+
+    layer: Literal["writecache"]
+    """A cache of writes."""
+
+    @property
+    def promise(self) -> str:
+        """Less than it should: docs/findings/dm-writecache-fua.md."""
+        return "a flush commits the cache; a write with FUA waits for the next flush"
+
+    @property
+    def is_safe(self) -> bool:
+        """A write with FUA is not in the cache's metadata when it completes."""
+        return False
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """The kernel formats a cache that begins with zeroes."""
+        (device,) = below
+        size = _whole(device.sectors - device.sectors // 8)
+        rest = _whole(device.sectors - size)
+        origin = Target(f"{name}.origin", size, "linear", f"@{device.name} 0")
+        cache = Target(f"{name}.cache", rest, "linear", f"@{device.name} {size}")
+        table = f"s @{origin.name} @{cache.name} {_SECTOR} 0"
+        return (origin, cache, Target(name, size, "writecache", table))
+
+
 class Mirror(Layer):
     """RAID 1 of md over all disks, as LVM has it (dm-raid), with its bitmap of what is dirty."""
 
@@ -292,7 +321,7 @@ class Cache(Layer):
 
 
 AnyLayer = Annotated[
-    Crypt | Integrity | Linear | Mirror | Thin | Cache, Field(discriminator="layer")
+    Crypt | Integrity | Linear | Writecache | Mirror | Thin | Cache, Field(discriminator="layer")
 ]
 """A row each."""
 

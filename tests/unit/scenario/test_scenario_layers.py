@@ -54,11 +54,11 @@ def test_each_row_has_its_table(row, kind, table):
     assert ROW.validate_python(row).promise
 
 
-def test_only_checksums_without_a_journal_are_unsafe():
-    unsafe = {"layer": "integrity", "mode": "direct"}
+def test_only_checksums_without_a_journal_and_a_writecache_are_unsafe():
+    unsafe = [{"layer": "integrity", "mode": "direct"}, {"layer": "writecache"}]
     names = ("crypt", "linear", "integrity", "raid1", "thin", "cache")
-    rows = [*({"layer": name} for name in names), unsafe]
-    assert [row for row in rows if not ROW.validate_python(row).is_safe] == [unsafe]
+    rows = [*({"layer": name} for name in names), *unsafe]
+    assert [row for row in rows if not ROW.validate_python(row).is_safe] == unsafe
 
 
 @pytest.mark.parametrize(
@@ -76,6 +76,13 @@ def test_only_checksums_without_a_journal_are_unsafe():
             [
                 *("linear @disk0 0", "linear @disk0 8192", "linear @disk0 32768"),
                 "cache @layer0.0.meta @layer0.0.fast @layer0.0.slow 128 1 writethrough smq 0",
+            ],
+        ),
+        (
+            {"layer": "writecache"},
+            [
+                *("linear @disk0 0", "linear @disk0 114688"),
+                "writecache s @layer0.0.origin @layer0.0.cache 512 0",
             ],
         ),
     ],

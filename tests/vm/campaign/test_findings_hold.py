@@ -83,10 +83,10 @@ def test_qemu_has_the_fault_that_its_page_names(page, suite, tools_of):
 
 @pytest.mark.parametrize("suite", UML_SUITES)
 @pytest.mark.parametrize(
-    "page", [p for p in SCRIPTS if re.match("btrfs|ext4|xfs", p.path.name)],
+    "page", [p for p in SCRIPTS if re.match("btrfs|dm-|ext4|xfs", p.path.name)],
     ids=lambda p: p.path.stem,
 )  # fmt: skip
-def test_a_file_system_has_the_fault_that_its_page_names(page, suite):
+def test_a_kernel_has_the_fault_that_its_page_names(page, suite):
     if why := unavailable():
         pytest.skip("; ".join(why))
     environment: dict[str, str | Path] = {"UML_PRELOAD": BUILD / "lib/uml-xstate.so"}
