@@ -5,22 +5,26 @@ A YAML file is a scenario if it says `powercut: 1` at the start of a line; all o
 left alone, so that the plugin may be installed beside anything.  The package itself is
 imported only once such a file is collected.
 
-A cell passes if its verdict is the expected one.  INCONCLUSIVE fails, and says why.
-Cells are independent of each other and may run in parallel (`-n`).
+A class below `@powercut_program.program()` is a test, too: a program with the methods setup, run
+and check, to which `powercut try` is put.
+
+A cell passes if its verdict is the expected one, a program if it is SAFE.  INCONCLUSIVE fails,
+and says why.  Cells are independent of each other and may run in parallel (`-n`).
 """
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from powercut.scenario.plan import Cell
     from powercut.store.results import CellResult, RunResult
 
@@ -186,7 +190,31 @@ class ScenarioCollector(pytest.File):
             yield item
 
 
-class CellItem(pytest.Item):
+class _PowercutItem(pytest.Item):
+    """What pytest shows of a failure."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What a person needs; a traceback only for what is a bug in powercut."""
+        from click import ClickException
+
+        from powercut.model.errors import PowercutError
+        from powercut.model.printable import printable
+
+        error = excinfo.value
+        if isinstance(error, CellFailed):
+            from powercut.report.terminal.failure import failure_text
+
+            return printable(failure_text(error.run, error.cell))
+        if isinstance(error, ProgramFailed):
+            return str(error)
+        if isinstance(error, ClickException):
+            return printable(error.format_message())
+        if isinstance(error, PowercutError):
+            return printable(f"{error}\nhint: {error.hint}" if error.hint else str(error))
+        return super().repr_failure(excinfo, style)
+
+
+class CellItem(_PowercutItem):
     """One cell of a scenario."""
 
     def __init__(self, *, cell: Cell, seed: int, **rest: Any) -> None:
@@ -217,20 +245,112 @@ class CellItem(pytest.Item):
         if not cell.as_expected:
             raise CellFailed(run, cell)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What a person needs; a traceback only for what is a bug in powercut."""
-        from powercut.model.errors import PowercutError
-        from powercut.model.printable import printable
-
-        error = excinfo.value
-        if isinstance(error, CellFailed):
-            from powercut.report.terminal.failure import failure_text
-
-            return printable(failure_text(error.run, error.cell))
-        if isinstance(error, PowercutError):
-            return printable(f"{error}\nhint: {error.hint}" if error.hint else str(error))
-        return super().repr_failure(excinfo, style)
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """File and name as pytest shows them."""
         return self.path, None, f"cell: {self.name}"
+
+
+_PROGRAM_MARK = "__powercut__"
+"""powercut_program.MARK: that module is imported by the test file, not by the plugin."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> ProgramItem | None:
+    """Takes classes below `@powercut_program.program()`, in the file that has them."""
+    if not isinstance(obj, type) or _PROGRAM_MARK not in vars(obj):
+        return None
+    if obj.__module__ != getattr(collector.getparent(pytest.Module), "obj", obj).__name__:
+        return None  # imported from another test file, which has it
+    missing = [verb for verb in ("setup", "run", "check") if not callable(getattr(obj, verb, None))]
+    if missing:
+        raise pytest.Collector.CollectError(f"{name}: it has no method {', '.join(missing)}")
+    item: ProgramItem = ProgramItem.from_parent(collector, name=name, program=obj)
+    return item
+
+
+class ProgramFailed(Exception):
+    """A program was not SAFE; the text is what `powercut try` printed."""
+
+
+class ProgramItem(_PowercutItem):
+    """A class with the methods setup, run and check, to which `powercut try` is put."""
+
+    def __init__(self, *, program: type, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.program = program
+        self.own_markers.extend(getattr(program, "pytestmark", ()))
+        self.add_marker("vm")
+
+    def runtest(self) -> None:
+        """Tries the program; raises ProgramFailed unless it is SAFE."""
+        import contextlib
+        import io
+
+        from powercut.cli.try_ import try_
+        from powercut.model.verdict import Verdict
+        from powercut.paths import RESULTS
+        from powercut.report import words
+
+        results = self.config.getoption("--powercut-results") or RESULTS
+        argv = [f"--results={results}", f"--seed={self.config.stash[_SEED]}"]
+        argv += [*self._options(), "--", *self._command()]
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as said,
+            try_.make_context("try", argv) as on,
+        ):
+            status = try_.invoke(on)
+        verdict = {0: Verdict.SAFE, 1: Verdict.LOSSY}.get(status, Verdict.INCONCLUSIVE)
+        title = f"{words.mark(verdict)} {verdict.name}  "
+        told = (
+            title + said.getvalue().rpartition(f"\n{title}")[2]
+        )  # the progress before it is left out
+        if status != 0:
+            raise ProgramFailed(told.rstrip())
+        self.add_report_section("call", "powercut", told)
+
+    def _options(self) -> Iterator[str]:
+        """The decorator's options, as the command line has them.
+
+        Raises UsageError for those that `powercut try` has not, or that a test may not choose.
+        """
+        from powercut.cli.try_ import try_
+        from powercut.model.errors import UsageError
+
+        known = {option for one in try_.params for option in one.opts if option[0] == "-"}
+        known -= {"--dry-run", "--json", "--results"}
+
+        yield f"--env=PYTHONPATH={os.pathsep.join(_import_path())}"
+        options: dict[str, object] = getattr(self.program, _PROGRAM_MARK)
+        for name, value in options.items():
+            option = f"--{name.replace('_', '-')}"
+            if option not in known:
+                hint = f"these are: {', '.join(sorted(one[2:] for one in known))}"
+                raise UsageError(f"{self.name}: {name} is no option of a test", hint=hint)
+            if isinstance(value, Mapping):
+                yield from (f"{option}={key}={one}" for key, one in value.items())
+            elif value is True:
+                yield option
+            elif value is not False:
+                yield f"{option}={value}"
+
+    def _command(self) -> tuple[str, ...]:
+        """What loads the class and calls the method of a verb."""
+        loader = Path(str(sys.modules["powercut_program"].__file__)).resolve()
+        file = os.path.relpath(self.path)
+        named = f"{self.program.__module__}:{self.program.__qualname__}"
+        return sys.executable, str(loader), file, named
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """File, line and name as pytest shows them."""
+        return self.path, inspect.getsourcelines(self.program)[1] - 1, self.name
+
+
+def _import_path() -> list[str]:
+    """Where this process finds modules, but for Python's own and those that are installed."""
+    import sysconfig
+
+    own = {Path(path) for path in sysconfig.get_paths().values()}
+    own |= {path / "lib-dynload" for path in own}
+    return [path for path in sys.path if Path(path).is_dir() and Path(path).absolute() not in own]

@@ -48,7 +48,7 @@ ROOMS = {
     "probe": 9,
     "doctor": 9,
     "cli": 10,
-    "pytest_plugin": 10,
+    "pytest_plugin": 11,
 }
 """The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
 

@@ -8,13 +8,23 @@ def run(folder: str, session: Session) -> None: ...
 def check(folder: str, session: Session) -> None: ...
 
 main(setup, run, check)
+
+As a pytest test, without main: a class with these three as methods, below `@program(acks=200)`.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from typing import TypeVar
+
+_Class = TypeVar("_Class", bound=type)
+
+MARK = "__powercut__"
+"""Attribute of a class that is a test: the options of `powercut try` that it wants."""
 
 
 class Session:
@@ -93,3 +103,36 @@ def main(
         stay(folder, check)
     else:
         sys.exit(f"usage: {sys.argv[0]} [SETTING...] setup|run|check DIR")
+
+
+def program(**options: object) -> Callable[[_Class], _Class]:
+    """Decorator of a class with the methods setup, run and check: pytest cuts its power.
+
+    `options` are those of `powercut try`: filesystem="xfs", acks=200, portable=True,
+    env={"NAME": "VALUE"}.
+    """
+
+    def marked(cls: _Class) -> _Class:
+        setattr(cls, MARK, options)
+        return cls
+
+    return marked
+
+
+def _loaded(file: str, name: str) -> object:
+    """An instance of the class `name`, MODULE:CLASS, of a test file, loaded without pytest."""
+    module_name, _, class_name = name.partition(":")
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        sys.exit(f"{file}: it is no Python file")
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = functools.reduce(getattr, class_name.split("."), module)
+    return found()  # type: ignore[operator]
+
+
+if __name__ == "__main__":
+    sys.modules["powercut_program"] = sys.modules[__name__]  # what the file imports is this
+    del sys.path[0]  # where this file lies is the test file's affair
+    _test = _loaded(*sys.argv[1:3])
+    main(*(getattr(_test, verb) for verb in ("setup", "run", "check")))

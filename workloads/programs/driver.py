@@ -30,6 +30,7 @@ from pathlib import Path
 
 import bank
 from bank import DamagedError, Transfer
+
 from powercut_program import Session
 
 OURS = frozenset({"clients", "binary"})

@@ -12,7 +12,6 @@ site's page cannot ask under its own name.
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from powercut.report.page.recording import (
 )
 from powercut.report.page.run import html_report
 from powercut.report.page.scripts import BROWSE, TIMELINE, policy, script
+from powercut.scenario.program_text import title_of
 from powercut.store.certify_order import CERTIFICATE, read_certificate
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
@@ -186,7 +186,7 @@ def _captures(root: Path) -> Iterator[Listed]:
         except PowercutError as error:
             yield Listed(folder.name, "", folder.name, said=f"not readable: {error}")
             continue
-        name = shlex.join(record.command)
+        name = title_of(record.command)
         if result is None:
             yield Listed(name, link, capture_time(folder), said="no check has judged it")
             continue

@@ -9,7 +9,6 @@ same command are runs of one series; their profile is `capture`.
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from powercut.model.verdict import Verdict
 from powercut.report.examined import Unchanged
 from powercut.report.explained import explain
 from powercut.report.history import CellThen, Night, Series
+from powercut.scenario.program_text import title_of
 from powercut.store.certificate import Certificate, Component
 from powercut.store.certify_order import CERTIFICATE, read_components
 from powercut.store.folder import RECORD, CaptureDir
@@ -236,7 +236,7 @@ def _read_capture(folder: Path) -> Night | None:
     record, result = directory.read_record(), directory.find_result()
     if result is None:
         return None
-    name = shlex.join(record.command)
+    name = title_of(record.command)
     told = [*(found.examples[0].message for found in result.explored.findings), *result.reasons]
     return Night(
         directory=folder,

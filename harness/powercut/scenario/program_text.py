@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,11 @@ from powercut.scenario.settings import ProgramSettings
 
 _NAME_MAX: Final = 64
 _WITHOUT: Final = "-syncs"
+_LOADER: Final = "powercut_program.py"
+"""What starts a program that is a class in a test file."""
+
+_ALWAYS: Final = ("PATH", "HOME", "LANG", "POWERCUT_FD", "POWERCUT_SEED", "POWERCUT_RUN")
+"""The environment of every program."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ def program_scenario(program: ProgramSettings, options: RecordOptions) -> Scenar
 
     Raises UsageError that names the key of what is wrong.
     """
-    name = name_of(program.command[0])
+    name = name_of(_of_class([*program.command])[0])
     if options.dropped:
         name = name[: _NAME_MAX - len(_WITHOUT)].strip("-") + _WITHOUT
     return parse_scenario(_text(name, program, options), Path(program.folder, f"{name}.yaml"))
@@ -57,6 +63,27 @@ def name_of(program: str) -> str:
     """The name of a scenario for the executable `program`."""
     plain = re.sub(r"[^a-z0-9]+", "-", Path(program).name.lower())
     return plain[:_NAME_MAX].strip("-") or "program"
+
+
+def title_of(command: Sequence[str]) -> str:
+    """A command line for people: the program first, and last what its environment has of its own.
+
+    Of a class in a test file its name stands for the program.
+    """
+    words = list(command)
+    given = list(itertools.takewhile(lambda word: "=" in word, words[1:]))
+    if Path(words[0]).name != "env" or len(words) < len(given) + 2:
+        return shlex.join(_of_class(words))
+    words = words[len(given) + 1 :]
+    always = (*_ALWAYS, "PYTHONPATH") if _of_class(words) != words else _ALWAYS
+    own = [word for word in given if word.partition("=")[0] not in always]
+    title = shlex.join(_of_class([Path(words[0]).name, *words[1:]]))
+    return f"{title} with {shlex.join(own)}" if own else title
+
+
+def _of_class(words: list[str]) -> list[str]:
+    """PYTHON LOADER FILE MODULE:CLASS [VERB DIR] without its first three; else all words."""
+    return words[3:] if len(words) > 3 and Path(words[1]).name == _LOADER else words
 
 
 def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:

@@ -7,13 +7,11 @@ tests/vm.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from own_pytest import run_pytest
 
 SCENARIO = "powercut: 1\nname: two\nseed: 5\ncells: [{name: good}, {name: bad}, {name: odd}]\n"
 
@@ -57,19 +55,6 @@ def run_scenarios(paths, *, seed, results, only=(), trials=None, jobs=1, on_even
 
 powercut.campaign.runner.run_scenarios = run_scenarios
 """
-
-
-def run_pytest(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), *argv],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        env=environment,
-    )
 
 
 @pytest.fixture

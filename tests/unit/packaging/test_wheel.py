@@ -69,6 +69,12 @@ def test_it_says_for_which_hosts_it_is(wheel):
     assert wheel.name.endswith(f"-py3-none-manylinux_{glibc}_{platform.machine()}.whl")
 
 
+def test_what_programs_in_python_import_is_a_module_of_its_own(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = ("powercut_program.py", f"{SHIPPED}/workloads/examples/powercut_program.py")
+        assert len({archive.read(name) for name in names}) == 1
+
+
 def test_nothing_in_it_needs_a_newer_glibc_than_it_says(wheel, tmp_path):
     said = tuple(map(int, platform.libc_ver()[1].split(".")))
     with zipfile.ZipFile(wheel) as archive:

@@ -6,7 +6,7 @@ import pytest
 from powercut.model.errors import UsageError
 from powercut.scenario.choices import FLUSH_LATENCY_NS, DiskModel
 from powercut.scenario.load import parse_scenario
-from powercut.scenario.program_text import RecordOptions, name_of, program_scenario
+from powercut.scenario.program_text import RecordOptions, name_of, program_scenario, title_of
 from powercut.scenario.settings import ProgramSettings
 
 OPTIONS = RecordOptions(
@@ -72,6 +72,31 @@ def test_a_mistake_is_told_by_its_key():
 )  # fmt: skip
 def test_a_scenario_is_called_as_its_program(program, name):
     assert name_of(program) == name
+
+
+ALWAYS = ("env", "PATH=/bin", "HOME=/tmp", "LANG=C", "POWERCUT_FD=9", "POWERCUT_SEED=1")
+LOADED = ("/usr/bin/python3", "/x/powercut_program.py", "tests/test_a.py", "tests.test_a:TestA")
+
+
+@pytest.mark.parametrize(
+    ("command", "title"),
+    [
+        (("./a.py", "x y"), "./a.py 'x y'"),
+        ((*ALWAYS, "/tools/a.py", "unsafe", "run", "/d"), "a.py unsafe run /d"),
+        ((*ALWAYS, "FORGETS=a b", "/a.py", "size=3"), "a.py size=3 with 'FORGETS=a b'"),
+        (LOADED, "tests.test_a:TestA"),
+        ((*ALWAYS, "PYTHONPATH=/p", "B=1", *LOADED, "run"), "tests.test_a:TestA run with B=1"),
+        (LOADED[:3], "/usr/bin/python3 /x/powercut_program.py tests/test_a.py"),
+        (("env",), "env"),
+        (("/bin/env", "A=1"), "/bin/env A=1"),
+    ],
+)
+def test_a_title_names_the_program_first(command, title):
+    assert title_of(command) == title
+
+
+def test_a_class_of_a_test_file_names_its_scenario():
+    assert of(LOADED).name == "tests-test-a-testa"
 
 
 def test_a_command_with_a_line_break_stays_in_its_comment():

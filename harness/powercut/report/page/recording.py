@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.folder import facts_of as facts_of_folder
 from powercut.report.terminal.folder import finding_stories
+from powercut.scenario.program_text import title_of
 from powercut.store.files import write_atomic
 from powercut.store.folder import RECORD, REPORT, CaptureDir
 from powercut.store.folder_witness import find_folder_witness
@@ -93,7 +93,7 @@ def _of_folder(directory: CaptureDir) -> dict[str, Any]:
             f"{shown.explored.coverage.lossy:,} of {states:,} states lose or contradict something."
         )
     return {
-        "title": shlex.join(record.command),
+        "title": title_of(record.command),
         "place": f"on files in {record.folder}",
         "of_folder": True,
         "verdict": None if shown is None else shown.verdict,

@@ -17,6 +17,7 @@ from powercut.report import words
 from powercut.report.program_cut import FindingStory, after_cut, look_on, states_like
 from powercut.report.terminal.exploration import group_text
 from powercut.report.terminal.program import print_facts, print_title, print_told
+from powercut.scenario.program_text import title_of
 from powercut.store.folder import REPORT, CaptureDir, CaptureRecord, CaptureResult
 
 _LAST_WORDS: Final = 300
@@ -82,7 +83,7 @@ def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
 def print_recorded(console: Console, record: CaptureRecord, folder: Path) -> None:
     """What there is where nothing was to be judged."""
     ended = "the cut ended it" if record.status is None else f"its status was {record.status}"
-    console.print(f"recorded: {' '.join(record.command)} ({ended})", markup=False)
+    console.print(f"recorded: {title_of(record.command)} ({ended})", markup=False)
     facts = [
         ("recording", str(from_here(folder))),
         ("verdict", "none: without --check it is unknown what must be there"),

@@ -21,6 +21,7 @@ from powercut.paths import command, from_here
 from powercut.report import words
 from powercut.report.program_cut import FindingStory, facts_of, stories_of
 from powercut.report.terminal.table import STYLES
+from powercut.scenario.program_text import title_of
 from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
@@ -59,7 +60,7 @@ def print_title(
 ) -> None:
     """The verdict, and on what."""
     console.print(f"[{STYLES[verdict]} bold]{words.mark(verdict)} {verdict.name}[/]  ", end="")
-    console.print(f"{' '.join(program)} on {filesystem}", markup=False, highlight=False)
+    console.print(f"{title_of(program)} on {filesystem}", markup=False, highlight=False)
 
 
 def print_facts(console: Console, facts: Iterable[tuple[str, str]], *, whole: bool = False) -> None:

@@ -20,6 +20,7 @@ from powercut.report import words
 from powercut.report.program_cut import stories_of
 from powercut.report.terminal.program import print_facts
 from powercut.report.terminal.table import STYLES
+from powercut.scenario.program_text import title_of
 from powercut.store.folder import REPORT, CaptureResult
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
@@ -35,7 +36,7 @@ def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -
     style = STYLES[tried.verdict]
     mark = words.mark(tried.verdict)
     console.print(
-        Text.assemble((f"{mark} {tried.verdict.name}  ", f"{style} bold"), " ".join(program)),
+        Text.assemble((f"{mark} {tried.verdict.name}  ", f"{style} bold"), title_of(program)),
         highlight=False,
     )
     for line in _answer(tried, cell):

@@ -1,0 +1,1 @@
+../workloads/examples/powercut_program.py

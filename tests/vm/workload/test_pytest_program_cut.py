@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A class in a test file of a project's own is recorded, cut and judged, with its honest twin."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from own_pytest import run_pytest
+
+from powercut.paths import ROOT
+from powercut.recover.uml.boot import unavailable
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
+]
+EXAMPLE = ROOT / "workloads/examples/test_notes.py"
+FORGETS = """
+
+class TestForgetful(TestNotes):
+    def sync(self, file):
+        pass
+
+
+powercut_program.program(acks=40, budget=32)(TestForgetful)
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory) -> str:
+    """What pytest says of the example, and of the same without its sync."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "test_notes.py").write_text(EXAMPLE.read_text() + FORGETS)
+    return run_pytest(folder, "--powercut-seed", "7", timeout=500).stdout
+
+
+def test_the_example_is_safe(told):
+    assert "1 failed, 1 passed" in told, told
+
+
+def test_without_its_sync_it_fails_and_the_cause_comes_first(told):
+    assert re.search(
+        r"^_+ TestForgetful _+\n✗ LOSSY  test_notes:TestForgetful\n"
+        r" +Operations? [\d-]+ .*notes\.jsonl",
+        told,
+        re.MULTILINE,
+    ), told
+    assert "FAILED test_notes.py::TestForgetful - ✗ LOSSY" in told
