@@ -47,6 +47,11 @@ def choose_engine(
     ran it, or that of a Debian suite.
     Raises UsageError if `name` cannot do it, HostError if it does not work here.
     """
+    if depth and parameters.disk.also:
+        raise UsageError(
+            "second cuts are of one disk: a recovery of several is not recorded",
+            hint="leave out --depth for this recording; --after works",
+        )
     files = place_of(parameters).files
     if files in (Files.HOST, Files.UNPACKED):
         recorded = program_kernel(parameters) if kernel == HOST else kernel

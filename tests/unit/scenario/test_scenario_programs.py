@@ -245,11 +245,15 @@ def test_a_program_brings_the_folder_that_it_is_told():
     assert workload.reader(Run(bytes(16)))[0] == "/opt/powercut/bin/prog"
 
 
-def test_engines_that_have_no_such_root_are_refused():
+def test_engines_that_cannot_do_it_are_refused():
     with pytest.raises(UsageError, match="engine uml does not have"):
         choose_engine(program(ROOTED), "uml")
     with pytest.raises(UsageError, match="the repair of a qcow2 image is not recorded"):
         choose_engine(program(f"machine: {{format: qcow2}}\n{ROOTED}"), "auto", depth=1)
+    several = program(f"disk: {{also: [{{name: b, size: 64MiB, holds: folder}}]}}\n{ROOTED}")
+    with pytest.raises(UsageError, match="a recovery of several is not recorded"):
+        choose_engine(several, "auto", depth=1)
+    assert choose_engine(several, "auto", after=4).name == "guest"
     assert choose_engine(program(ROOTED), "auto", depth=1).name == "guest"
     assert choose_engine(program(ROOTED), "auto", after=4).name == "guest"
 
