@@ -329,9 +329,11 @@ class _Fingerprints:
 
 
 def _visible(space: StateSpace, state: CrashState) -> list[int]:
-    """The survivors that are not hidden whole by one that was submitted later."""
-    if state.moves:
-        return list(state.survivors)
+    """The survivors that are not hidden whole by one that was submitted later.
+
+    Also of a state with moves: a write only moves back, so that what hides another does so still,
+    and a write that moved out from below survives wherever the same move is.
+    """
     torn = {kept.write for kept in state.torn}
     visible: list[int] = []
     # Stretches that hide, none within another: so both columns rise.

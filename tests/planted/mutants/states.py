@@ -47,6 +47,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *states(
+        "harness/powercut/crash/explore.py",
+        (
+            "order-forgotten",
+            At("_Fingerprints.of", "self._number('move', move.write, move.after)"),
+            "0",
+            "a reordered state counts as the one in order, and is never looked at",
+        ),
+        (
+            "hidden-by-a-part",
+            At("_visible", "at > 0 and highs[at - 1] >= end"),
+            "at > 0",
+            "a write that a later one hides in part counts as if it were not there",
+        ),
+    ),
+    *states(
         "harness/powercut/recover/uml/shown.py",
         (
             "torn-forgotten",

@@ -2,6 +2,7 @@
 """Crash states in cases that a person can follow."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -205,3 +206,31 @@ def test_a_limit_is_kept_and_admitted():
 def test_a_policy_that_does_not_exist_is_refused():
     with pytest.raises(UsageError, match="only-two"):
         Exploration(three_writes(), np.array([20]), ["only-two"])
+
+
+@pytest.mark.parametrize(
+    "places", [(0, 1, 0), (1, 0, 0), (0, 0, 1)], ids=["over-both", "middle", "oldest"]
+)
+def test_reordered_states_are_counted_once_for_each_order_and_image(places):
+    """Three writes in flight, two of one page and one of both pages that they lie in."""
+    made = Handmade(16 * PAGE)
+    for number, place in enumerate(places):
+        made.write(0, page(number + 1, (place + 1) * PAGE), at=number + 1)
+    space = StateSpace(made.timeline())
+    exploration = Exploration(space, np.array([9]), ["reorder"])
+    pairs = [Move(*pair) for pair in combinations(range(3), 2)]
+    counted = {}
+    for move in (None, *pairs):
+        for size in range(4):
+            for survivors in combinations(range(3), size):
+                moves = (move,) if move else ()
+                if move and not {move.write, move.after} <= set(survivors):
+                    continue
+                state = CrashState(9, survivors, moves=moves)
+                assert why_illegal(space, state) == []
+                disk = bytearray(2 * PAGE)
+                for applied in space.image_writes(state):
+                    disk[: applied.length] = applied.data.tobytes()
+                counted.setdefault(exploration._prints.of(state), set()).add((moves, bytes(disk)))
+    assert all(len(images) == 1 for images in counted.values())  # nothing is left out
+    assert len(counted) == len(set().union(*counted.values()))  # and nothing is there twice
