@@ -15,7 +15,7 @@ from pathlib import Path
 
 import atheris  # type: ignore[import-not-found]
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 with atheris.instrument_imports(include=["powercut.model"]):
     from targets import TARGETS, outcome
 

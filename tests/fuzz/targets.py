@@ -133,9 +133,11 @@ def program_lines(data: bytes) -> object:
 
 def archive(data: bytes) -> object:
     """A root file system's tar."""
+    from read_here import archives_read_here
+
     from powercut.disk.root_layers import RootTree
 
-    with _folder() as folder, RootTree(scratch=folder) as tree:
+    with archives_read_here(), _folder() as folder, RootTree(scratch=folder) as tree:
         (folder / "root.tar").write_bytes(data)
         tree.add(folder / "root.tar")
         return tree.write(io.BytesIO())
@@ -143,13 +145,15 @@ def archive(data: bytes) -> object:
 
 def bundle(data: bytes) -> object:
     """A bundle: the manifest, then a tar of the rest."""
+    from read_here import archives_read_here
+
     from powercut.campaign.bundle_file import unpack as unpack_bundle
 
     text, _, rest = data.partition(b"\0")
     member = tarfile.TarInfo("bundle.json")
     member.size = len(text)
     head = member.tobuf(tarfile.PAX_FORMAT) + text + bytes(-len(text) % 512)
-    with _folder() as folder:
+    with archives_read_here(), _folder() as folder:
         (folder / "b").write_bytes(zstandard.compress(head + rest + bytes(1024), 1))
         return unpack_bundle(folder / "b", folder / "out")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from bundles import verify_bundle
+from read_here import archives_read_here
 from runs_by_hand import make_run
 from test_hostile_plan import _changed, escaped
 
@@ -86,7 +87,8 @@ def test_any_bundle_is_judged_or_refused(honest, tmp_path, examples):
     found: dict[str, str] = {}
     for seed in (105, *range(examples)):  # 105: a seed in environment.json that is no number
         name = _attack(random.Random(seed), manifest, source, tmp_path)
-        trouble = escaped(lambda: verify_bundle(tmp_path / "bundle"))
+        with archives_read_here():
+            trouble = escaped(lambda: verify_bundle(tmp_path / "bundle"))
         if trouble:
             found.setdefault(trouble.partition(":")[0], f"{trouble}; seed {seed}, {name}")
     assert not found, "\n".join(found.values())

@@ -24,16 +24,15 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated, Final, Literal, cast
+from typing import IO, Annotated, Final, Literal
 
-import zstandard
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.verdict import LsnRange
-from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_tar
+from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 from powercut.store.digest import ContentDigest
 from powercut.store.files import host_errors
 
@@ -47,7 +46,8 @@ _MANIFEST_MAX: Final = 16 << 20
 FILE_MAX: Final = 1 << 40
 """Bytes: the largest disk that a scenario may ask for."""
 
-_LIMITS: Final = ArchiveLimits(members=1 << 20, size=16 * FILE_MAX)
+_FIRST: Final = ArchiveLimits(members=1, size=_MANIFEST_MAX, only_first=True)
+_MORE: Final = 16  # members: the manifest, and some that should not be there and are named
 
 VerdictWord = Literal["SAFE", "SURVIVED", "INCONCLUSIVE", "LOSSY"]
 
@@ -122,14 +122,16 @@ def unpack(bundle: Path, folder: Path) -> BundleManifest:
 
 def _unpack(bundle: Path, folder: Path) -> BundleManifest:
     try:
-        with _opened(bundle) as tar:
+        with _opened(bundle, folder, _FIRST) as tar:
             manifest = _read_manifest(bundle, tar)
-            with host_errors(folder):
-                folder.mkdir(parents=True)
-                mark_results(folder)
-                _check_room(bundle, folder, manifest)
+        with host_errors(folder):
+            folder.mkdir(parents=True)
+            mark_results(folder)
+            _check_room(bundle, folder, manifest)
+        with _opened(bundle, folder, _limits(manifest)) as tar:
+            tar.next()  # the manifest
             _unpack_blobs(bundle, tar, folder, manifest)
-    except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
+    except tarfile.TarError as error:
         raise DamagedRecording(
             f"{bundle}: cut off, or damaged: {error}", hint="copy it again"
         ) from error
@@ -142,20 +144,24 @@ def _unpack(bundle: Path, folder: Path) -> BundleManifest:
 
 
 @contextmanager
-def _opened(bundle: Path) -> Iterator[BoundedTar]:
+def _opened(bundle: Path, folder: Path, limits: ArchiveLimits) -> Iterator[Archive]:
+    """The bundle without its compression, which lies near `folder` meanwhile."""
+    scratch = next(path for path in folder.absolute().parents if path.is_dir())
     try:
-        file = bundle.open("rb")
+        bundle.open("rb").close()
     except OSError as error:
         raise UsageError(f"{bundle}: {error.strerror}") from error
-    with (
-        file,
-        zstandard.ZstdDecompressor().stream_reader(file) as plain,
-        open_tar(cast("IO[bytes]", plain), _LIMITS, stream=True) as tar,
-    ):
+    with open_archive(bundle, limits, scratch) as tar:
         yield tar
 
 
-def _read_manifest(bundle: Path, tar: BoundedTar) -> BundleManifest:
+def _limits(manifest: BundleManifest) -> ArchiveLimits:
+    """What is in a bundle with this manifest."""
+    sizes = {each.sha256: each.size for each in manifest.files}
+    return ArchiveLimits(members=len(sizes) + _MORE, size=sum(sizes.values()) + 2 * _MANIFEST_MAX)
+
+
+def _read_manifest(bundle: Path, tar: Archive) -> BundleManifest:
     first = tar.next()
     content = tar.open(first) if first and first.name == MANIFEST else None
     if first is None or content is None or first.size > _MANIFEST_MAX:
@@ -195,7 +201,7 @@ def _check_room(bundle: Path, folder: Path, manifest: BundleManifest) -> None:
         )
 
 
-def _unpack_blobs(bundle: Path, tar: BoundedTar, folder: Path, manifest: BundleManifest) -> None:
+def _unpack_blobs(bundle: Path, tar: Archive, folder: Path, manifest: BundleManifest) -> None:
     wanted: dict[str, list[BundledFile]] = {}
     for each in manifest.files:
         wanted.setdefault(f"blobs/{each.sha256}", []).append(each)

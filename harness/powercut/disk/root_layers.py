@@ -28,7 +28,7 @@ from typing import IO, Any, Final
 from powercut.brought import brought
 from powercut.model.errors import UsageError
 from powercut.model.json_text import parse_json
-from powercut.sandbox.archive import ArchiveLimits, BoundedTar, open_archive
+from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
 """Folders that a guest mounts something on."""
@@ -51,7 +51,7 @@ class _Entry:
     """A member of the tar to be: its header, and where the bytes of a file are."""
 
     info: tarfile.TarInfo
-    tar: BoundedTar | None = None
+    tar: Archive | None = None
     path: Path | None = None
 
     def open(self) -> IO[bytes] | None:
@@ -88,16 +88,19 @@ class RootTree:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def add(self, root: Path) -> None:
-        """The layers in `root`.  Raises UsageError for what is no root file system."""
+    def add(self, root: Path, *, from_outside: bool = True) -> None:
+        """The layers in `root`; those `from_outside` are read in a sandbox, or not at all.
+
+        Raises UsageError for what is no root file system, HostError.
+        """
         try:
             if (root / "index.json").is_file():
                 for layer in _oci_layers(root):
-                    self._add_tar(layer)
+                    self._add_tar(layer, from_outside)
             elif root.is_dir():
                 self.add_folder(root)
             else:
-                self._add_tar(root)
+                self._add_tar(root, from_outside)
         except (OSError, tarfile.TarError, EOFError) as error:
             raise UsageError(
                 f"{root}: no root file system can be read there: {error}",
@@ -171,10 +174,12 @@ class RootTree:
         """All by their names, folders before what is in them."""
         return sorted(_entries_below(self._root, ""), key=lambda one: one[0])
 
-    def _add_tar(self, path: Path) -> None:
+    def _add_tar(self, path: Path, from_outside: bool) -> None:
         limits = ArchiveLimits(members=_MEMBERS_MAX, size=_BYTES_MAX)
         # Open until the tree is written.
-        tar = self._stack.enter_context(open_archive(path, limits, self._scratch))
+        tar = self._stack.enter_context(
+            open_archive(path, limits, self._scratch, from_outside=from_outside)
+        )
         members = [(_clean(info.name, path), _owned(info, path)) for info in tar]
         for name, _ in members:
             folder, _, last = name.rpartition("/")
@@ -187,7 +192,7 @@ class RootTree:
             if name and not name.rpartition("/")[2].startswith(_WHITEOUT):
                 self._add_member(tar, name, info, path)
 
-    def _add_member(self, tar: BoundedTar, name: str, info: tarfile.TarInfo, path: Path) -> None:
+    def _add_member(self, tar: Archive, name: str, info: tarfile.TarInfo, path: Path) -> None:
         if info.islnk():
             meant = self._entry_at(self._resolved(_clean(info.linkname, path)))
             if meant is None:

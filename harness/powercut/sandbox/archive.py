@@ -1,219 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one reader of archives from outside: Python's tarfile, under limits.
+"""The one reader of archives from outside: a process in a sandbox reads them.
 
-tarfile reads whatever a header announces: a pax header of 3 GiB into memory, a map of holes as long
-as the archive, headers about headers by recursion, a size below zero backwards.  Here a header has
-a bound, an archive has so many members, of so many bytes and so deep, and its headers take so much
-processor time.  What goes beyond is `tarfile.ReadError`, like any damage.
-
-What compresses an archive is undone once, into a file, and likewise bounded: tarfile would begin
-anew for each member that is read out of turn.
+Neither what undoes a compression nor the parser of headers runs in this process.  They run in one
+that sees the archive and nothing else of the host (archive_inside.py), under limits of processor
+time, memory and files.  It leaves an index of the members, of which nothing is believed: each line
+is checked here by the same limits, and bytes are read only where the file has some.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import math
+import io
+import signal
+import sys
 import tarfile
 import tempfile
-import time
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Final, Literal, cast
+from typing import IO, Any, Final
 
-import zstandard
+from powercut.model.errors import HostError
+from powercut.model.json_text import parse_json
+from powercut.sandbox import archive_inside, confined
+from powercut.sandbox.archive_inside import KINDS, ArchiveLimits, Bounds, opener_of
+from powercut.sandbox.confined import REMEDY, ToolLimits, run_confined
 
-_HEADER_MAX: Final = 64 << 10
-"""Bytes in a header about a header: pax records, a long name."""
+_MEMORY_MAX: Final = 1 << 30
+_LINE_MAX: Final = 64 << 10
+"""Bytes of a line of the index: two names of 4,096 characters, of which each takes 6 at most."""
 
-_HEADERS_MAX: Final = 4  # in a row: global and own pax records, a long name, a long link
-_NAME_MAX: Final = 4096  # PATH_MAX
-_NAMES_MAX: Final = 256 << 20  # all of them
-_TIME_MAX: Final = 1 << 40
-_OWNER_MAX: Final = (1 << 32) - 1
-_CHUNK: Final = 1 << 20
-_DAMAGE: Final = (
-    EOFError,
-    OSError,
-    ValueError,
-    lzma.LZMAError,
-    zlib.error,
-    zstandard.ZstdError,
-)
-_SECONDS: Final = 300.0
+_INDEX_MAX: Final = 4 << 30
+_EXPANDED_PER_S: Final = 4 << 20
+"""Compressed bytes that a second of processor time is enough for, of each format."""
 
-_ABOUT_HEADERS: Final = (
-    tarfile.XHDTYPE,
-    tarfile.XGLTYPE,
-    tarfile.SOLARIS_XHDTYPE,
-    tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)
-_Opener = Callable[[IO[bytes]], IO[bytes]]
-_COMPRESSED: Final[dict[bytes, _Opener]] = {
-    b"\x1f\x8b": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
-    b"BZh": lambda file: cast("IO[bytes]", bz2.BZ2File(file)),
-    b"\xfd7zXZ": lambda file: cast("IO[bytes]", lzma.LZMAFile(file)),  # noqa: SIM115
-    b"\x28\xb5\x2f\xfd": lambda file: cast(
-        "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    ),
-}
+_START_S: Final = 60  # of Python, on an emulated processor, too
+_WAIT: Final = 4  # a busy host gives it a quarter of a processor
+_SAID_MAX: Final = 500
+_PREFIX: Final = "powercut-archive-"
+_ROOM: Final = "free some space, or set TMPDIR to where there is"
+_MODE_MAX: Final = 0o7777
 
 
-@dataclass(frozen=True)
-class ArchiveLimits:
-    """What an archive may have: members, bytes of their contents, folders within folders."""
+class Archive:
+    """The members of an archive, in its order."""
 
-    members: int
-    size: int
-    depth: int = 256
-    header_s: float = _SECONDS
-    """Processor time for all headers."""
-
-
-class _Member(tarfile.TarInfo):
-    """A member whose headers are bounded.  The names of what tarfile calls are not public."""
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.size < 0:
-            raise tarfile.ReadError(f"a member of {self.size} bytes")
-        if self.type == tarfile.GNUTYPE_SPARSE:
-            raise tarfile.ReadError("a sparse file")
-        reader = cast("_Reader", archive)
-        if self.type in _ABOUT_HEADERS:
-            reader.headers += 1
-            if self.size > _HEADER_MAX:
-                raise tarfile.ReadError(f"a header of {self.size} bytes")
-            if reader.headers > _HEADERS_MAX:
-                raise tarfile.ReadError(f"more than {_HEADERS_MAX} headers for one member")
-        made: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
-        reader.headers = 0
-        return made
-
-    def _no_sparse(self, *_: Any) -> None:
-        raise tarfile.ReadError("a sparse file")
-
-    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _no_sparse
-
-
-class _Reader(tarfile.TarFile):
-    """tarfile's reader; it counts the headers of a member."""
-
-    headers = 0
-    members: list[tarfile.TarInfo]
-
-
-@contextmanager
-def open_tar(
-    file: IO[bytes], limits: ArchiveLimits, *, stream: bool = False
-) -> Iterator[BoundedTar]:
-    """The archive in `file`, which is not compressed; a `stream` is read once and in order.
-
-    Raises tarfile.ReadError, also while it is read.
-    """
-    mode: Literal["r|", "r:"] = "r|" if stream else "r:"
-    try:
-        with _Reader.open(fileobj=file, mode=mode, tarinfo=_Member) as tar:
-            yield BoundedTar(tar, limits)
-    except (ValueError, OverflowError, RecursionError, UnicodeError) as error:
-        raise tarfile.ReadError(f"a header makes no sense: {error}") from error
-
-
-class BoundedTar:
-    """The members of an archive."""
-
-    def __init__(self, tar: _Reader, limits: ArchiveLimits) -> None:
-        self._tar = tar
-        self._limits = limits
-        self._members = 0
-        self._names = 0
-        self._size = 0
-        self._seconds = 0.0
+    def __init__(self, index: IO[bytes], data: IO[bytes], limits: ArchiveLimits) -> None:
+        self._index = index
+        self._data = data
+        self._size = data.seek(0, io.SEEK_END)
+        self._bounds = Bounds(limits)
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         while (member := self.next()) is not None:
             yield member
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next member; None at the end."""
-        begin = time.thread_time()
-        member = self._tar.next()
-        self._tar.members = []  # it keeps all that it has read
-        self._seconds += time.thread_time() - begin
-        if self._seconds > self._limits.header_s:
-            raise tarfile.ReadError(f"its headers take more than {self._limits.header_s:g} s")
-        if member is None:
+        """The next member; None at the end.  Raises tarfile.ReadError."""
+        line = self._index.readline(_LINE_MAX)
+        if not line:
             return None
-        self._members += 1
-        self._size += member.size
-        if self._members > self._limits.members:
-            raise tarfile.ReadError(f"more than {self._limits.members:,} members")
-        if member.size < 0 or self._size > self._limits.size:
-            raise tarfile.ReadError(f"more than {self._limits.size:,} bytes in its members")
-        self._check(member)
+        try:
+            member = _member(parse_json(line))
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise tarfile.ReadError(f"its reader was taken over: {error}") from error
+        self._bounds.admit(member)
+        if member.isreg() and not 0 <= member.offset_data <= self._size - member.size:
+            raise tarfile.ReadError(f"{member.name!r} is cut off")
         return member
-
-    def _check(self, member: tarfile.TarInfo) -> None:
-        for name in (member.name, member.linkname):
-            self._names += len(name)
-            if len(name) > _NAME_MAX or "\0" in name:
-                raise tarfile.ReadError(f"{name[:80]!r}... is no name")
-            if name.count("/") > self._limits.depth:
-                raise tarfile.ReadError(f"more than {self._limits.depth} folders within folders")
-        if self._names > _NAMES_MAX:
-            raise tarfile.ReadError("its names are too many and too long")
-        if not (math.isfinite(member.mtime) and abs(member.mtime) < _TIME_MAX):
-            raise tarfile.ReadError(f"{member.name!r} was changed at {member.mtime}")
-        if not (0 <= member.uid <= _OWNER_MAX and 0 <= member.gid <= _OWNER_MAX):
-            raise tarfile.ReadError(
-                f"{member.name!r} belongs to {member.uid}:{member.gid}, which are none"
-            )
-        member.pax_headers, member.uname, member.gname = {}, "", ""  # kept, they would be memory
 
     def open(self, member: tarfile.TarInfo) -> IO[bytes] | None:
         """The bytes of a regular file; None for what has none."""
-        return self._tar.extractfile(member) if member.isreg() else None
+        if not member.isreg():
+            return None
+        return io.BufferedReader(_Part(self._data, member.offset_data, member.size))
+
+
+class _Part(io.RawIOBase):
+    """A part of a file, which may be read beside others."""
+
+    def __init__(self, file: IO[bytes], at: int, size: int) -> None:
+        super().__init__()
+        self._file, self._at, self._end = file, at, at + size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._end - self._at)
+        if not wanted:
+            return 0
+        self._file.seek(self._at)
+        data = self._file.read(wanted)
+        if not data:
+            raise tarfile.ReadError("it was cut off while it was read")
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 @contextmanager
-def open_archive(path: Path, limits: ArchiveLimits, scratch: Path) -> Iterator[BoundedTar]:
+def open_archive(
+    path: Path, limits: ArchiveLimits, scratch: Path, *, from_outside: bool = True
+) -> Iterator[Archive]:
     """The archive at `path`, compressed or not; its members can be read in any order.
 
-    `scratch` is a folder for what it is without its compression.  Raises tarfile.ReadError,
-    OSError.
+    `scratch` is a folder for its index, and for what it is without its compression.  An archive
+    `from_outside` is not read where there is no sandbox.  Raises tarfile.ReadError, OSError,
+    HostError.
     """
-    with path.open("rb") as file:
-        opener = _opener(file)
-        if opener is None:
-            with open_tar(file, limits) as tar:
-                yield tar
-            return
-        with tempfile.TemporaryFile(dir=scratch) as plain:
-            _expand(opener(file), plain, limits)
-            with open_tar(plain, limits) as tar:
-                yield tar
+    with path.open("rb") as file, ExitStack() as stack:
+        try:
+            made = stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch))
+        except OSError as error:
+            raise HostError(f"{scratch}: {error.strerror}", hint=_ROOM) from error
+        plain, index = Path(made) / "plain", Path(made) / "index"
+        plain.touch()
+        index.touch()
+        _read(path, plain, index, limits, from_outside=from_outside)
+        listed = stack.enter_context(index.open("rb"))
+        expanded = stack.enter_context(plain.open("rb"))
+        yield Archive(listed, file if opener_of(file) is None else expanded, limits)
 
 
-def _opener(file: IO[bytes]) -> _Opener | None:
-    begin = file.read(8)
-    file.seek(0)
-    return next((one for magic, one in _COMPRESSED.items() if begin.startswith(magic)), None)
+def _read(
+    path: Path, plain: Path, index: Path, limits: ArchiveLimits, *, from_outside: bool
+) -> None:
+    if from_outside and (why := confined.sandboxes().none):
+        raise HostError(f"{path}: there is no sandbox to read an archive in: {why}", hint=REMEDY)
+    library = find_spec("zstandard")
+    assert library is not None
+    assert library.origin is not None
+    folder = Path(library.origin).parent
+    module, python = Path(archive_inside.__file__), Path(sys.executable).resolve()
+    wanted = (limits.members, limits.size, limits.depth, limits.header_s, limits.only_first)
+    words = [str(path.absolute()), str(plain), str(index), *map(str, wanted), str(folder)]
+    cpu_s = int(limits.header_s + path.stat().st_size / _EXPANDED_PER_S) + _START_S
+    done = run_confined(
+        [str(python), "-I", "-S", "-B", str(module), *words],
+        timeout_s=cpu_s * _WAIT,
+        files=[plain, index],
+        reads=[path, module, folder, Path(sys.base_prefix)],
+        from_outside=from_outside,
+        limits=ToolLimits(memory=_MEMORY_MAX, file_size=max(limits.plain, _INDEX_MAX), cpu_s=cpu_s),
+    )
+    said = "".join(one if one.isprintable() else " " for one in done.stderr.strip()[-_SAID_MAX:])
+    if done.returncode == archive_inside.REFUSED:
+        raise tarfile.ReadError(said)
+    if done.returncode == archive_inside.NO_ROOM:
+        raise HostError(
+            f"{path}: what it holds cannot be kept in {index.parent.parent}: {said}", hint=_ROOM
+        )
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise tarfile.ReadError(f"it takes more than {cpu_s} s of processor time to read")
+    if done.returncode < 0:
+        raise tarfile.ReadError(f"its reader was ended by signal {-done.returncode}")
+    if done.returncode:
+        raise HostError(
+            f"{path}: the reader of archives ended with status {done.returncode}: {said}",
+            hint="`powercut doctor` says whether the sandbox works",
+        )
 
 
-def _expand(packed: IO[bytes], plain: IO[bytes], limits: ArchiveLimits) -> None:
-    """Undoes the compression, as far as members and headers within the limits can go."""
-    left = limits.size + (limits.members + 1) * 4 * tarfile.BLOCKSIZE + _CHUNK
-    try:
-        while data := packed.read(_CHUNK):
-            left -= len(data)
-            if left < 0:
-                raise tarfile.ReadError(f"more than {limits.size:,} bytes in its members")
-            plain.write(data)
-    except _DAMAGE as error:
-        raise tarfile.ReadError(f"its compression is damaged: {error}") from error
-    plain.seek(0)
+def _member(row: Any) -> tarfile.TarInfo:
+    """A line of the index.  Raises ValueError, TypeError, KeyError for what is none."""
+    name, kind, mode, owner, group, size, changed, link, offset = row
+    numbers = (mode, owner, group, size, offset)
+    if not all(type(one) is str for one in (name, kind, link)):
+        raise TypeError("a name that is no text")
+    if not all(type(one) is int for one in numbers) or type(changed) not in (int, float):
+        raise TypeError("a number that is none")
+    if not 0 <= mode <= _MODE_MAX:
+        raise ValueError(f"a mode of {mode:o}")
+    member = tarfile.TarInfo(name)
+    member.type, member.mode, member.uid, member.gid = KINDS[kind], mode, owner, group
+    member.size, member.mtime, member.linkname, member.offset_data = size, changed, link, offset
+    return member
+
+
+__all__ = ["Archive", "ArchiveLimits", "open_archive"]

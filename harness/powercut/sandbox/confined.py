@@ -19,15 +19,18 @@ from __future__ import annotations
 
 import os
 import re
+import resource
+import selectors
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, cast
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
@@ -40,8 +43,8 @@ _PATH: Final = "/usr/sbin:/usr/bin:/sbin:/bin"
 SETTINGS: Final = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 """What root may write in any /proc, also without a capability: the host's kernel has one each."""
 
-_MEMORY_MAX: Final = 4 << 30
-"""Bytes of address space: an image that makes its tool want more is refused by the kernel."""
+_SAID_MAX: Final = 64 << 20
+"""Bytes that a tool may print: each is kept in memory."""
 
 _PROBE_TIMEOUT_S: Final = 20.0
 _SIGNALLED: Final = 128  # a shell's, and bubblewrap's, exit status of what a signal ended
@@ -59,6 +62,29 @@ class _Grants:
     files: list[Path]
     reads: list[Path]
     folders: list[Path]
+
+
+@dataclass(frozen=True)
+class ToolLimits:
+    """What the kernel refuses a tool beyond: bytes of address space and of a file, seconds of
+    processor time."""
+
+    memory: int = 4 << 30
+    file_size: int | None = None
+    cpu_s: int | None = None
+
+    def wrap(self, command: Sequence[str]) -> list[str]:
+        """The command under these limits."""
+        argv = ["prlimit", "--core=0"]
+        for name, kind, wanted in (
+            ("as", resource.RLIMIT_AS, self.memory),
+            ("fsize", resource.RLIMIT_FSIZE, self.file_size),
+            ("cpu", resource.RLIMIT_CPU, self.cpu_s),
+        ):
+            hard = resource.getrlimit(kind)[1]  # the caller's own, which may be lower
+            if wanted is not None and (hard == resource.RLIM_INFINITY or wanted <= hard):
+                argv.append(f"--{name}={wanted}")
+        return [*argv, "--", *command]
 
 
 @dataclass(frozen=True)
@@ -106,14 +132,15 @@ def run_confined(
     reads: Sequence[Path] = (),
     folders: Sequence[Path] = (),
     from_outside: bool = True,
+    limits: ToolLimits | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool that may write `files`, read `reads`, fill `folders`, and see nothing else.
 
     What is named must exist; a socket to connect to is one of `files`.  `from_outside` says that
     words or files come from a scenario, a recording or a guest: then the tool is not run
     without a sandbox.  A negative status is the signal that ended it.  Raises HostError if the
-    tool is not there or there is no sandbox, DeadlineExceeded if it does not end within
-    `timeout_s`.
+    tool is not there or there is no sandbox or it prints without end, DeadlineExceeded
+    if it does not end within `timeout_s`.
     """
     tool = find_tool(argv[0])
     if tool is None:
@@ -125,11 +152,12 @@ def run_confined(
     given = _Grants(*([path.absolute() for path in group] for group in (files, reads, folders)))
     if missing is not None:
         return _run(command, timeout_s)
+    limits = limits or ToolLimits()
     if not sandboxes().bubblewrap:
-        return _run(_bubblewrap(command, given), timeout_s)
+        return _run(limits.wrap(_bubblewrap(command, given)), timeout_s)
     with tempfile.TemporaryDirectory(prefix="powercut-tool-") as scratch:  # a /tmp of its own
         given = replace(given, folders=[*given.folders, Path(scratch)])
-        return _run(_landlock(command, given), timeout_s, scratch)
+        return _run(limits.wrap(_landlock(command, given)), timeout_s, scratch)
 
 
 def find_tool(name: str) -> Path | None:
@@ -141,29 +169,52 @@ def find_tool(name: str) -> Path | None:
 def _run(
     command: list[str], timeout_s: float, scratch: str = "/tmp"
 ) -> subprocess.CompletedProcess[str]:
+    deadline = time.monotonic() + max(timeout_s, 1.0)
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=max(timeout_s, 1.0),
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             cwd="/",
             env={"PATH": _PATH, "LC_ALL": "C", "HOME": "/", "TMPDIR": scratch},
         )
     except OSError as error:
         raise HostError(f"cannot run {command[0]}: {error.strerror}") from error
-    except subprocess.TimeoutExpired:
-        raise DeadlineExceeded(f"{command[0]} did not end within {timeout_s:.0f} s") from None
-    status = done.returncode
+    with process:
+        try:
+            out, err = (said.decode(errors="replace") for said in _listen(process, deadline))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise DeadlineExceeded(f"{command[0]} did not end within {timeout_s:.0f} s") from None
+        except BaseException:
+            process.kill()
+            raise
+    status = process.returncode
     if status > _SIGNALLED:  # of what bubblewrap ran, by its word
         status = _SIGNALLED - status
-    out, err = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
     return subprocess.CompletedProcess(command, status, out, err)
 
 
-def _limited() -> list[str]:
-    return ["prlimit", f"--as={_MEMORY_MAX}", "--core=0", "--"]
+def _listen(process: subprocess.Popen[bytes], deadline: float) -> list[bytes]:
+    """What the process prints until it ends, on each of its streams."""
+    said = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
+    with selectors.DefaultSelector() as selector:
+        for stream in said:
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise subprocess.TimeoutExpired(process.args, 0)
+            for key, _ in selector.select(left_s):
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fileobj)
+                said[cast("IO[bytes]", key.fileobj)] += data
+            if sum(map(len, said.values())) > _SAID_MAX:
+                raise HostError(f"it printed more than {_SAID_MAX >> 20} MiB")
+    process.wait(max(deadline - time.monotonic(), 0))
+    return [bytes(each) for each in said.values()]
 
 
 def _readable(tool: str) -> list[Path]:
@@ -176,7 +227,6 @@ def _readable(tool: str) -> list[Path]:
 
 def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
     argv = [
-        *_limited(),
         str(find_tool("bwrap")),
         *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
         *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"),  # no device but null and its like
@@ -211,7 +261,7 @@ def _landlock(command: list[str], given: _Grants) -> list[str]:
         inside += ["--write", str(path)]
     for path in given.folders:
         inside += ["--fill", str(path)]
-    return [*_limited(), *inside, "--", *command]
+    return [*inside, "--", *command]
 
 
 def _try(wrap: Callable[[list[str], _Grants], list[str]]) -> str:
@@ -219,7 +269,8 @@ def _try(wrap: Callable[[list[str], _Grants], list[str]]) -> str:
     if wrap is _bubblewrap and find_tool("bwrap") is None:
         return "it is not installed"
     try:
-        done = _run(wrap(["/bin/true"], _Grants([], [], [])), _PROBE_TIMEOUT_S)
+        command = wrap(["/bin/true"], _Grants([], [], []))
+        done = _run(ToolLimits().wrap(command), _PROBE_TIMEOUT_S)
     except (HostError, DeadlineExceeded) as error:
         return str(error)
     said = (done.stderr or done.stdout).strip().splitlines()

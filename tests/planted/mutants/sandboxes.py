@@ -229,7 +229,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *archives(
-        f"{_P}/sandbox/archive.py",
+        f"{_P}/sandbox/archive_inside.py",
         (
             "endless-header",
             At("_Member._proc_member", "self.size > _HEADER_MAX"),
@@ -250,19 +250,19 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "endless-members",
-            At("BoundedTar.next", "self._members > self._limits.members"),
+            At("Bounds.admit", "self._members > self._limits.members"),
             "self._members > 1 << 40",
             "an archive has members without end",
         ),
         (
             "endless-bytes",
-            At("BoundedTar.next", "member.size < 0 or self._size > self._limits.size"),
+            At("Bounds.admit", "member.size < 0 or self._size > self._limits.size"),
             "member.size < 0",
             "members have bytes without end",
         ),
         (
             "endless-depth",
-            At("BoundedTar._check", "name.count('/') > self._limits.depth"),
+            At("Bounds.admit", "name.count('/') > self._limits.depth"),
             "name.count('/') > 1 << 40",
             "folders lie within folders without end",
         ),
@@ -271,6 +271,27 @@ MUTANTS: tuple[Mutant, ...] = (
             At("BoundedTar.next", "self._seconds > self._limits.header_s"),
             "self._seconds < 0",
             "headers take processor time without end",
+        ),
+        (
+            "end-unread",
+            At("_Expanding.finish", "self._size < end and self.read(_CHUNK)"),
+            "False",
+            "a compressed archive whose checksum is wrong is believed",
+        ),
+    ),
+    *archives(
+        f"{_P}/sandbox/archive.py",
+        (
+            "index-counted-once",
+            At("Archive.next", "self._bounds.admit(member)"),
+            "None",
+            "a reader that was taken over has members without end",
+        ),
+        (
+            "index-beyond-the-file",
+            At("Archive.next", "not 0 <= member.offset_data <= self._size - member.size"),
+            "False",
+            "a reader that was taken over names bytes that its archive does not have",
         ),
     ),
 )

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import resource
+import socket
 import struct
 import subprocess
 import sys
@@ -18,8 +20,13 @@ from pathlib import Path
 import pytest
 from hostile import bounded
 
+from powercut.model.errors import HostError
 from powercut.paths import ROOT
-from powercut.sandbox.archive import ArchiveLimits, open_archive, open_tar
+from powercut.sandbox import archive, archive_inside, confined
+from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
+from powercut.sandbox.archive_inside import open_tar
+from powercut.sandbox.confined import Sandboxes, sandboxes
+from powercut.sandbox.landlock import abi_version
 
 BOMBS = ROOT / "tests" / "support" / "bombs.py"
 LIMITS = ArchiveLimits(members=10_000, size=1 << 20)
@@ -139,6 +146,21 @@ def test_a_compressed_bomb_is_refused(tmp_path: Path, level: int):
     assert [one.name for one in tmp_path.iterdir()] == ["bomb.tar.gz"]
 
 
+def test_damage_behind_the_last_member_is_damage(tmp_path: Path):
+    """The checksum of a compressed file comes last."""
+    packed = bytearray(gzip.compress(header("x") + END + bytes(1 << 21)))
+    packed[-5] ^= 1
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(packed)
+    with (
+        pytest.raises(
+            tarfile.ReadError, match=r"its compression is damaged: (CRC|Incorrect length)"
+        ),
+        open_archive(path, ArchiveLimits(10, 4 << 20), tmp_path),
+    ):
+        pass
+
+
 def test_members_of_a_compressed_archive_are_read_in_any_order_in_one_pass(tmp_path: Path):
     """tarfile begins anew for each that lies before: 400 of 64 KiB took 26 MB times 200."""
     path = tmp_path / "some.tar.gz"
@@ -200,3 +222,153 @@ def test_an_ordinary_archive_is_read(tmp_path: Path):
             "b": b"abc",
             "l": None,
         }
+
+
+TAKEN_OVER = """
+import os, pathlib, socket, sys
+archive, plain, index = sys.argv[1:4]
+
+def fork():
+    if os.fork() == 0:
+        os.execv("/bin/sh", ["sh", "-c", "echo gone > {folder}/victim"])
+    os.wait()
+
+def connect():
+    socket.create_connection(("127.0.0.1", {port}), 5)
+
+tries = {{
+    "write": lambda: pathlib.Path("{folder}/victim").write_text("gone"),
+    "make": lambda: pathlib.Path("{folder}/new").write_text("new"),
+    "archive": lambda: pathlib.Path(archive).write_text("gone"),
+    "read": lambda: pathlib.Path("{folder}/victim").read_text(),
+    "program": lambda: pathlib.Path(sys.argv[0]).write_text("gone"),
+    "fork": fork,
+    "connect": connect,
+    "unix": lambda: socket.socket(socket.AF_UNIX).connect("{folder}/socket"),
+    "kill": lambda: os.kill({parent}, 0),
+    "grow": lambda: bytearray(2 << 30),
+}}
+done = []
+for name, one in tries.items():
+    try:
+        one()
+        done.append(name)
+    except (OSError, MemoryError):
+        pass
+with open(index, "w") as file:
+    file.write({row!r})
+print(*done, file=open(plain, "w"))
+"""
+
+
+def taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str = "", port: int = 1
+) -> Path:
+    """A compressed archive without members, whose reader does what it likes and says `row`."""
+    planted, packed = tmp_path / "reader.py", tmp_path / "x.tar.gz"
+    words = {"folder": tmp_path, "row": row, "port": port, "parent": os.getpid()}
+    planted.write_text(TAKEN_OVER.format(**words))
+    packed.write_bytes(gzip.compress(END))
+    monkeypatch.setattr(archive_inside, "__file__", str(planted))
+    return packed
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+def test_a_reader_that_is_taken_over_reaches_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    only = {one: "" if one == kind else "not asked" for one in ("bubblewrap", "landlock")}
+    assert not getattr(sandboxes(), kind)
+    monkeypatch.setattr(confined, "sandboxes", lambda: Sandboxes(**only))
+    (tmp_path / "victim").write_text("precious")
+    row = '["x", "file", 420, 0, 0, 3, 0, "", 0]'
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as local:
+        local.bind(str(tmp_path / "socket"))
+        local.listen()
+        packed = taken_over(tmp_path, monkeypatch, row, server.getsockname()[1])
+        before = {path.name: path.read_bytes() for path in tmp_path.glob("[!s]*")}
+        with open_archive(packed, LIMITS, tmp_path) as tar:
+            assert [member.name for member in tar] == ["x"]
+            reached = set(tar._data.read().decode().split())
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("[!s]*")} == before
+    # What a child does is as confined; bubblewrap's /tmp is empty, and gone with the reader.
+    beyond = {"fork", "write", "make"}
+    if kind == "landlock":  # docs/security.md: what which version of it forbids
+        forbids = abi_version()
+        beyond = {"fork", "unix", *["connect"] * (forbids < 4), *["kill"] * (forbids < 6)}
+    assert reached <= beyond
+
+
+LIES = {
+    "no row": "nothing",
+    "brackets": "[" * 60_000,
+    "no end": '"' + "a" * 200_000,
+    "another kind": '["x", "device", 420, 0, 0, 3, 0, "", 0]',
+    "no number": '["x", "file", 420, 0, 0, "3", 0, "", 0]',
+    "a truth": '["x", "file", 420, 0, 0, true, 0, "", 0]',
+    "a mode": '["x", "file", 1000000, 0, 0, 3, 0, "", 0]',
+    "below zero": '["x", "file", 420, 0, 0, -3, 0, "", 0]',
+    "before the file": '["x", "file", 420, 0, 0, 3, 0, "", -1]',
+    "beyond the file": '["x", "file", 420, 0, 0, 3, 0, "", 1022]',
+    "too large": '["x", "file", 420, 0, 0, 1048577, 0, "", 0]',
+    "too deep": f'["{"a/" * 300}", "file", 420, 0, 0, 3, 0, "", 0]',
+    "no owner": '["x", "file", 420, -1, 0, 3, 0, "", 0]',
+    "never": '["x", "file", 420, 0, 0, 3, Infinity, "", 0]',
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_nothing_that_a_reader_says_is_believed(lie: str):
+    index = io.BytesIO(LIES[lie].encode() + b"\n")
+    with bounded(), pytest.raises(tarfile.ReadError):
+        list(Archive(index, io.BytesIO(END), LIMITS))
+
+
+def test_an_index_of_too_many_members_is_refused():
+    index = io.BytesIO(b'["x", "folder", 493, 0, 0, 0, 0, "", 0]\n' * 10_001)
+    with bounded(), pytest.raises(tarfile.ReadError, match="more than 10,000 members"):
+        list(Archive(index, io.BytesIO(END), LIMITS))
+
+
+def test_without_a_sandbox_only_what_apt_has_checked_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(confined, "sandboxes", lambda: Sandboxes("not installed", "not known"))
+    path = tmp_path / "x.tar.gz"
+    path.write_bytes(gzip.compress(header("x") + END))
+    with pytest.raises(HostError, match=r"x.tar.gz: there is no sandbox to read an archive in"):  # noqa: SIM117
+        with open_archive(path, LIMITS, tmp_path):
+            pass
+    with open_archive(path, LIMITS, tmp_path, from_outside=False) as tar:
+        assert [member.name for member in tar] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "says"),
+    [
+        ("while True: pass", tarfile.ReadError, "more than 1 s of processor time"),
+        ("import os; os.abort()", tarfile.ReadError, "was ended by signal 6"),
+        ("while True: print('x' * 65536)", HostError, "printed more than"),
+        ("raise SystemExit(7)", HostError, "x.tar: the reader of archives ended with status 7"),
+        (
+            "import sys; open(sys.argv[2], 'wb').truncate(1 << 50)",
+            HostError,
+            "ended with status 1: .*File too large",
+        ),
+    ],
+)
+def test_a_reader_that_does_not_end_in_order_is_told_of(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    error: type[Exception],
+    says: str,
+):
+    (tmp_path / "reader.py").write_text(script)
+    (tmp_path / "x.tar").write_bytes(END)
+    monkeypatch.setattr(archive_inside, "__file__", str(tmp_path / "reader.py"))
+    monkeypatch.setattr(archive, "_START_S", 1)
+    limits = ArchiveLimits(10, 1 << 20, header_s=0)
+    with pytest.raises(error, match=says), open_archive(tmp_path / "x.tar", limits, tmp_path):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["reader.py", "x.tar"]
