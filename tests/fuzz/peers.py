@@ -147,9 +147,13 @@ def _job() -> Any:
 
 
 def claim(data: bytes) -> object:
-    """A claim of a trial: verdict.json, what its trial.json says otherwise, an exploration."""
+    """A claim of a trial: verdict.json, what its trial.json says otherwise, an exploration.
+
+    `BINDING` in it is what binds a verdict to that trial.json, whatever a record's form is.
+    """
     from powercut.cluster.claims import accept
     from powercut.cluster.messages import Done
+    from powercut.store.binding import binding_of
     from powercut.store.trial_dir import TrialDir
 
     verdict, _, rest = text_of(data).partition("\0")
@@ -158,6 +162,8 @@ def claim(data: bytes) -> object:
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         record |= json.loads(changed)
     text = json.dumps(record)
+    with contextlib.suppress(PowercutError, LookupError, TypeError, ValueError, AttributeError):
+        verdict = verdict.replace("BINDING", binding_of(json.loads(text)).name)
     sealed = {
         "name": "trial.json",
         "size": len(text),

@@ -142,7 +142,7 @@ def test_any_bytes_are_no_observation_or_one(tmp_path, examples):
 def test_a_nest_of_brackets_is_refused(tmp_path):
     path = tmp_path / "observation.json"
     path.write_text("[" * 200_000)
-    with pytest.raises(DamagedRecording, match="recursion"):
+    with pytest.raises(DamagedRecording, match="brackets within brackets, too many to read"):
         read_observation(path, Binding())
 
 

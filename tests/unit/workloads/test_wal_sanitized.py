@@ -16,9 +16,9 @@ needs_libraries = pytest.mark.skipif(
 )
 
 
-def make(folder, *arguments):
+def make(makefiles, folder, *arguments):
     return subprocess.run(
-        ["make", "-s", "-C", ROOT / "workloads", f"BUILD={folder}", *arguments],
+        ["make", "-s", "-C", ROOT / makefiles, f"BUILD={folder}", *arguments],
         capture_output=True,
         text=True,
         timeout=900,
@@ -30,7 +30,7 @@ def make(folder, *arguments):
 @needs_libraries
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler (Debian: build-essential)")
 def test_c_unit_tests(tmp_path):
-    done = make(tmp_path, "test")
+    done = make("workloads", tmp_path, "test")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines() == ["classify: ok", "common: ok", "config: ok", "layout: ok"]
     assert done.stderr == ""
@@ -39,7 +39,7 @@ def test_c_unit_tests(tmp_path):
 @needs_libraries
 @pytest.mark.skipif(not shutil.which("clang"), reason="clang is missing (Debian: clang)")
 def test_reader_survives_any_image(tmp_path):
-    done = make(tmp_path, "fuzz", "RUNS=1000")
+    done = make("tests/fuzz/c", tmp_path, "fuzz_reader", "RUNS=1000")
     assert done.returncode == 0, done.stdout + done.stderr
     (units,) = (
         int(line.split()[1])

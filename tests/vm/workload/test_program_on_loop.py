@@ -58,7 +58,15 @@ def made(folder: Path) -> tuple[CaptureDisk, LoopGuest, LineChannel]:
 
 
 def traces(folder: Path) -> list[str]:
-    """Processes of `folder`, and such as see a mount in it."""
+    """Processes of `folder`, and such as see a mount in it, that do not end: those of a namespace
+    get SIGKILL with its first one, and take a moment to end on a busy host."""
+    deadline = time.monotonic() + WAIT_S
+    while (found := seen(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def seen(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

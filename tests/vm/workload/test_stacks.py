@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program over layers of device-mapper: each state is recovered through the same layers."""
 
-import json
-
 import pytest
 from shipped_cells import run_cells
 
@@ -32,4 +30,6 @@ def test_what_was_flushed_through_three_layers_comes_back(cells):
 def test_checksums_without_a_journal_leave_states_that_cannot_be_read(cells):
     cell, _ = cells["integrity-direct"]
     assert (cell["verdict"], cell["trials"][0]["commits_lost"]) == ("lossy", 0), cell["reasons"]
-    assert "Checksum failed at sector" in json.dumps(cell)
+    found = {found["kind"]: found["message"] for found in cell["trials"][0]["findings"]}
+    # The kernel says which sector at most so often, so not in each state.
+    assert "the file system does not mount: mount ext4: " in found["not-recovered"]
