@@ -52,6 +52,9 @@ RETURN_S: Final = 20.0
 _HELLO_S: Final = 1800.0
 _CALL_S: Final = 300.0
 _FIRST_S: Final = 60.0
+_TOGETHER_S: Final = 5.0
+"""How long the others that are there get once one has a part: work is shared out to all."""
+
 _LOOK_S: Final = 0.5
 _WELCOMES: Final = 32
 
@@ -250,6 +253,7 @@ class Roster(Closing):
         while not self.present and self._welcomed():
             wait(self.news(), _LOOK_S, FIRST_COMPLETED)
             self.look()
+        wait(self._welcomed(), _TOGETHER_S)
         if not self.present:
             raise HostError(
                 "no host of the cluster can take part: "
