@@ -20,7 +20,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import selectors
 import shutil
 import subprocess
 import sys
@@ -30,10 +29,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
+from powercut.sandbox.heard import heard
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
@@ -184,7 +184,7 @@ def _run(
     with process:
         try:
             out, err = (said.decode(errors="replace") for said in _listen(process, deadline))
-        except subprocess.TimeoutExpired:
+        except (TimeoutError, subprocess.TimeoutExpired):
             process.kill()
             raise DeadlineExceeded(f"{command[0]} did not end within {timeout_s:.0f} s") from None
         except BaseException:
@@ -198,23 +198,14 @@ def _run(
 
 def _listen(process: subprocess.Popen[bytes], deadline: float) -> list[bytes]:
     """What the process prints until it ends, on each of its streams."""
-    said = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream}
-    with selectors.DefaultSelector() as selector:
-        for stream in said:
-            selector.register(stream, selectors.EVENT_READ)
-        while selector.get_map():
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise subprocess.TimeoutExpired(process.args, 0)
-            for key, _ in selector.select(left_s):
-                data = os.read(key.fd, 1 << 16)
-                if not data:
-                    selector.unregister(key.fileobj)
-                said[cast("IO[bytes]", key.fileobj)] += data
-            if sum(map(len, said.values())) > _SAID_MAX:
-                raise HostError(f"it printed more than {_SAID_MAX >> 20} MiB")
+    said = (bytearray(), bytearray())
+    streams = [stream for stream in (process.stdout, process.stderr) if stream]
+    for number, data in heard(streams, deadline):
+        said[number].extend(data)
+        if sum(map(len, said)) > _SAID_MAX:
+            raise HostError(f"it printed more than {_SAID_MAX >> 20} MiB")
     process.wait(max(deadline - time.monotonic(), 0))
-    return [bytes(each) for each in said.values()]
+    return [bytes(each) for each in said]
 
 
 def _readable(tool: str) -> list[Path]:

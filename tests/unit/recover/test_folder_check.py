@@ -57,6 +57,12 @@ def test_where_there_is_no_sandbox_no_check_is_run(tmp_path, monkeypatch):
     assert "user namespaces" in str(raised.value.hint)
 
 
+def test_one_that_prints_without_end_ends_in_time(tmp_path):
+    folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+    seen = check_folder(("/usr/bin/yes",), full, folder, Path("/"), timeout_s=1)
+    assert (seen.complete, seen.failure) == (False, "it did not end within 1 s")
+
+
 @pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm", "/run"])
 def test_a_copy_of_one_state_does_not_vouch_for_the_next(tmp_path, place):
     folder = state(tmp_path, "d", "")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import shlex
 import subprocess
 import time
@@ -29,13 +28,13 @@ from powercut.model.errors import HostError
 from powercut.model.observation import Observation
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.confined import find_tool, sandboxes
+from powercut.sandbox.heard import heard
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 
 LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
-_READ: Final = 1 << 16
 _NAMED_MAX: Final = 100
 _REMEDY: Final = (
     "apt-get install bubblewrap; it needs user namespaces, or root that may make namespaces: many "
@@ -147,19 +146,11 @@ def _heard(
                 os.close(one)
         stack.callback(process.wait)
         stack.callback(process.kill)
-        with selectors.DefaultSelector() as either:
-            for reader, heard in zip(readers, (lines, said), strict=True):
-                either.register(reader, selectors.EVENT_READ, heard)
-            while either.get_map() and len(lines) <= LINES_MAX:
-                ready = either.select(max(0.0, deadline - time.monotonic()))
-                if not ready:
-                    raise TimeoutError
-                for key, _ in ready:
-                    data = os.read(key.fd, _READ)
-                    key.data.extend(data)
-                    if not data:
-                        either.unregister(key.fileobj)
-                del said[:-_SAID_MAX]
+        for number, data in heard(readers, deadline):
+            (lines, said)[number].extend(data)
+            del said[:-_SAID_MAX]
+            if len(lines) > LINES_MAX:
+                break
         if len(lines) <= LINES_MAX:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
