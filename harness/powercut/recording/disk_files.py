@@ -12,8 +12,9 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
+from powercut.model.machine import ImageFormat
 from powercut.model.operations import OperationHistory
-from powercut.recording.disk_places import Part, Places
+from powercut.recording.disk_places import NamesWrites, Part, Places
 from powercut.recording.open_recording import Recording
 from powercut.recording.several_places import places_on
 from powercut.store.file_map import FilesAt, read_file_maps
@@ -85,6 +86,19 @@ def _merged(parts: list[Part]) -> list[Part]:
         else:
             merged.append(part)
     return merged
+
+
+def naming(recording: Recording, instant: int) -> NamesWrites:
+    """What names the writes of a state at `instant`, whatever was recorded: files of a program,
+    as far as their maps are kept, else structures of the file system.
+
+    Raises DamagedRecording for a files.json that is none.
+    """
+    if recording.image_format is not ImageFormat.RAW:
+        return Places("", [], unknown=f"{recording.image_format.value} image")
+    if recording.known_promises is not None:
+        return names_of(recording, instant)
+    return places_on(recording.base, recording.timeline.disks, recording.layers)
 
 
 def names_of(recording: Recording, instant: int) -> FilePlaces:

@@ -10,15 +10,13 @@ from typing import Final, Protocol
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import NameChange
 from powercut.crash.states import CrashState
-from powercut.model.machine import ImageFormat
 from powercut.model.timeline import RequestKind
-from powercut.recording.disk_files import names_of
-from powercut.recording.disk_places import NamesWrites, Part, Places
+from powercut.recording.disk_files import naming
+from powercut.recording.disk_places import Part
 from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_names import FolderNames, in_file
 from powercut.recording.instants import plain_state
 from powercut.recording.open_recording import Recording
-from powercut.recording.several_places import places_on
 from powercut.store.file_map import read_file_maps
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import Drop
@@ -59,7 +57,7 @@ class DiskNames:
 
     def __init__(self, recording: Recording, instant: int) -> None:
         self._recording = recording
-        self._places = _places(recording, instant)
+        self._places = naming(recording, instant)
 
     def lane(self, request: int) -> str:
         """By the first sector, so that long recordings are named in seconds."""
@@ -100,14 +98,6 @@ class DiskNames:
             return []
         payload = timeline.payload(request)[:length].tobytes()
         return self._places.parts(int(timeline.requests.offset[request]), payload)
-
-
-def _places(recording: Recording, instant: int) -> NamesWrites:
-    if recording.image_format is not ImageFormat.RAW:
-        return Places("", [], unknown=f"{recording.image_format.value} image")
-    if recording.known_promises is not None:
-        return names_of(recording, instant)
-    return places_on(recording.base, recording.timeline.disks, recording.layers)
 
 
 class TreeNames:

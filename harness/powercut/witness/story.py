@@ -15,10 +15,9 @@ from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
-from powercut.recording.disk_files import names_of
-from powercut.recording.disk_places import UNKNOWN, NamesWrites, Places
+from powercut.recording.disk_files import naming
+from powercut.recording.disk_places import UNKNOWN, NamesWrites
 from powercut.recording.open_recording import Recording
-from powercut.recording.several_places import places_on
 from powercut.store.witness import DroppedWrite, WitnessEvent, WitnessPart
 from powercut.wal.record import CHUNK
 
@@ -58,13 +57,10 @@ def named_writes(recording: Recording, instant: int, writes: Sequence[int]) -> l
 
 
 def _places(recording: Recording, instant: int) -> NamesWrites:
-    """What names the writes of a state."""
-    if recording.image_format is not ImageFormat.RAW:
-        return Places("", [], unknown=f"{recording.image_format.value} image")
-    if recording.known_promises is None:
-        return places_on(recording.base, recording.timeline.disks, recording.layers)
-    keep_file_maps(recording, [instant])
-    return names_of(recording, instant)
+    """What names the writes of a state; of a program the map of its files then is kept first."""
+    if recording.image_format is ImageFormat.RAW and recording.known_promises is not None:
+        keep_file_maps(recording, [instant])
+    return naming(recording, instant)
 
 
 def _dropped(
