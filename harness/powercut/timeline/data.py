@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,14 +23,13 @@ from powercut.crash.states import Move
 from powercut.model.units import NEVER
 from powercut.model.verdict import Difference
 from powercut.paths import command, from_here
-from powercut.timeline.source import FLUSHES, Shown, Source
+from powercut.timeline.source import Shown, Source
 from powercut.witness.search import Drop, items_of
 
 BUCKETS: Final = 320
 REQUESTS_MAX: Final = 4000
 """Requests that a window lists one by one; as many acks."""
 
-LANES_MAX: Final = 14
 _MISSING_MAX: Final = 60
 _FILES_MAX: Final = 60
 _WINDOWS_MAX: Final = 8
@@ -43,7 +42,6 @@ def timeline_json(source: Source, tell: Tell) -> Json:
     """All that a page needs, and of single requests those around its states; `tell` has the words
     for what a check found.
     """
-    lanes = _Lanes(source)
     data: Json = {
         "format": "powercut-timeline/1",
         "quoted": shlex.quote(str(from_here(source.path))),
@@ -53,22 +51,22 @@ def timeline_json(source: Source, tell: Tell) -> Json:
         "span": source.end_ns - source.start_ns,
         "start": source.start_ns,
         "recognised": source.acks.exposed_ns is not None,
-        "requests": len(source.lanes),
-        "lanes": lanes.drawn(),
+        "requests": len(source.lanes.of),
+        "lanes": _drawn(source),
         "acks": _columns(source, source.acks.at_ns),
         "exposed": _exposed_columns(source),
         "counts": _counts(source),
         "problems": list(source.problems),
         "witness": source.witness,
-        "states": [_state(source, lanes, shown, tell) for shown in source.states],
+        "states": [_state(source, shown, tell) for shown in source.states],
     }
-    data["windows"] = _windows(source, lanes)
+    data["windows"] = _windows(source)
     return data
 
 
 def window_json(source: Source, begin: int, end: int) -> Json:
     """The requests of one window; `begin` and `end` as in `timeline_json`."""
-    return _window(source, _Lanes(source), begin, end, REQUESTS_MAX)
+    return _window(source, begin, end, REQUESTS_MAX)
 
 
 def embedded(data: Json) -> str:
@@ -77,36 +75,20 @@ def embedded(data: Json) -> str:
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-class _Lanes:
-    """Which lane each request is drawn in: flushes, the busiest files, all others."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        counts = Counter(source.lanes)
-        flushes = sorted(name for name in counts if name.endswith(FLUSHES))
-        files = sorted(counts.keys() - set(flushes), key=lambda name: (-counts[name], name))
-        others = files[LANES_MAX:]
-        self._names = [*flushes, *sorted(files[:LANES_MAX])]
-        if others:
-            self._names.append(f"{len(others)} other files and places")
-        number = {name: index for index, name in enumerate(self._names)}
-        last = len(self._names) - 1
-        self.of = [number.get(name, last) for name in source.lanes]
-        self._flushes = len(flushes)
-
-    def drawn(self) -> list[Json]:
-        """Of each its name and its columns."""
-        of = np.array(self.of, dtype=np.int64)
-        submitted = self._source.space.sets.submitted_ns
-        return [
-            {
-                "name": name,
-                "flush": lane < self._flushes,
-                "count": int((of == lane).sum()),
-                "columns": _columns(self._source, submitted[of == lane]),
-            }
-            for lane, name in enumerate(self._names)
-        ]
+def _drawn(source: Source) -> list[Json]:
+    """Of each lane its name and its columns."""
+    lanes = source.lanes
+    of = np.array(lanes.of, dtype=np.int64)
+    submitted = source.space.sets.submitted_ns
+    return [
+        {
+            "name": name,
+            "flush": lane < lanes.flushes,
+            "count": int((of == lane).sum()),
+            "columns": _columns(source, submitted[of == lane]),
+        }
+        for lane, name in enumerate(lanes.names)
+    ]
 
 
 def _columns(source: Source, instants: I64) -> list[tuple[int, int]]:
@@ -136,10 +118,10 @@ def _counts(source: Source) -> list[tuple[int, int, int]]:
     return [tuple(int(n) for n in row) for row in zip(*columns, strict=True)]  # type: ignore[misc]
 
 
-def _windows(source: Source, lanes: _Lanes) -> list[Json]:
+def _windows(source: Source) -> list[Json]:
     """The whole if it is short enough; else what is around the states, and before the cut."""
     span = source.end_ns - source.start_ns
-    whole = _window(source, lanes, 0, span, REQUESTS_MAX)
+    whole = _window(source, 0, span, REQUESTS_MAX)
     if not whole["left_off"]:
         return [whole]
     instants = [source.end_ns, *(shown.state.instant for shown in source.states)]
@@ -148,11 +130,11 @@ def _windows(source: Source, lanes: _Lanes) -> list[Json]:
     for instant in [*dict.fromkeys(instants)][:_WINDOWS_MAX]:
         at = min(max(instant - source.start_ns, 0), span)
         begin, end = max(at - width, 0), min(at + width, span)
-        found.append(_window(source, lanes, begin, end, REQUESTS_MAX // _WINDOWS_MAX))
+        found.append(_window(source, begin, end, REQUESTS_MAX // _WINDOWS_MAX))
     return found
 
 
-def _window(source: Source, lanes: _Lanes, begin: int, end: int, most: int) -> Json:
+def _window(source: Source, begin: int, end: int, most: int) -> Json:
     """What is issued in a window, or not durable at its begin; of too many the last."""
     sets, requests = source.space.sets, source.space.timeline.requests
     low, high = source.start_ns + begin, source.start_ns + end
@@ -164,6 +146,7 @@ def _window(source: Source, lanes: _Lanes, begin: int, end: int, most: int) -> J
     acks = source.acks
     first, last = (int(np.searchsorted(acks.at_ns, at, side="left")) for at in (low, high + 1))
     listed = range(max(first, last - most), last)
+    of = source.lanes.of
 
     def since(at: int) -> int | None:
         return None if at == NEVER else at - source.start_ns
@@ -179,7 +162,7 @@ def _window(source: Source, lanes: _Lanes, begin: int, end: int, most: int) -> J
         "requests": [
             (
                 index,
-                lanes.of[index],
+                of[index],
                 int(requests.kind[index]),
                 int(requests.fua[index]),
                 int(sets.submitted_ns[index]) - source.start_ns,
@@ -201,14 +184,15 @@ def _window(source: Source, lanes: _Lanes, begin: int, end: int, most: int) -> J
     }
 
 
-def _state(source: Source, lanes: _Lanes, shown: Shown, tell: Tell) -> Json:
+def _state(source: Source, shown: Shown, tell: Tell) -> Json:
     """A state: what it lacks by file, what was found in it, its files, and what to type."""
     state, finding, example = shown.state, shown.finding, shown.example
     items = items_of(source.space, state)
     drops = [item for item in items if isinstance(item, Drop)]
+    of = source.lanes.of
     missing: dict[int, int] = defaultdict(int)
     for write in {drop.write for drop in drops}:
-        missing[lanes.of[write]] += 1
+        missing[of[write]] += 1
     told = source.names.missing(state, drops[:_MISSING_MAX])
     difference = None if example is None else example.difference
     files = source.names.files(state)
@@ -231,7 +215,7 @@ def _state(source: Source, lanes: _Lanes, shown: Shown, tell: Tell) -> Json:
         "drops": sorted({drop.write for drop in drops})[-REQUESTS_MAX:],
         "left_off": max(len(drops) - _MISSING_MAX, 0),
         "missing": [
-            (drop.write, lanes.of[drop.write], text, why)
+            (drop.write, of[drop.write], text, why)
             for drop, (text, why) in zip(drops, told, strict=False)
         ],
         "files": [(file.path, file.size, file.whole) for file in files[:_FILES_MAX]],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,9 @@ from powercut.timeline.names import DiskNames, Names, TreeNames
 
 STATES_MAX: Final = 40
 """States that a page has in store, those of findings first."""
+
+LANES_MAX: Final = 14
+"""Lanes of files and places, besides that of all others."""
 
 FLUSHES: Final = "flushes"
 """The lane of what makes other requests durable."""
@@ -78,18 +82,38 @@ class Source:
     imported: bool = False
 
     @cached_property
-    def lanes(self) -> list[str]:
-        """Of each request the file or the place that it belongs to, or `FLUSHES`."""
+    def lanes(self) -> Lanes:
+        """Of the file or the place that each request belongs to."""
         timeline = self.space.timeline
         flush = timeline.requests.kind == RequestKind.FLUSH
-        return [
-            self._flushes(request) if flush[request] else self.names.lane(request)
-            for request in range(len(timeline.requests))
-        ]
+        return Lanes(
+            [
+                self._flushes(request) if flush[request] else self.names.lane(request)
+                for request in range(len(timeline.requests))
+            ]
+        )
 
     def _flushes(self, request: int) -> str:
         disk = self.space.timeline.disk_name(request) if self.space.timeline.disks else ""
         return f"disk {disk}: {FLUSHES}" if disk else FLUSHES
+
+
+class Lanes:
+    """Which lane each request is drawn in, by number: flushes, the busiest files, all others."""
+
+    def __init__(self, belong: Sequence[str]) -> None:
+        """`belong` has for each request its file or place, or `FLUSHES`."""
+        counts = Counter(belong)
+        flushes = sorted(name for name in counts if name.endswith(FLUSHES))
+        files = sorted(counts.keys() - set(flushes), key=lambda name: (-counts[name], name))
+        others = files[LANES_MAX:]
+        self.names = [*flushes, *sorted(files[:LANES_MAX])]
+        if others:
+            self.names.append(f"{len(others)} other files and places")
+        number = {name: index for index, name in enumerate(self.names)}
+        last = len(self.names) - 1
+        self.of = [number.get(name, last) for name in belong]
+        self.flushes = len(flushes)
 
 
 def source_at(path: Path) -> Source:

@@ -67,7 +67,8 @@ def recording_html(folder: Path, *, source: Source | None = None, windows: str =
     """
     known = source or source_at(folder)
     made = _of_folder(CaptureDir(folder)) if (folder / RECORD).is_file() else _of_disk(folder)
-    data = timeline_json(known, difference_lines) if known.lanes or len(known.acks.at_ns) else None
+    anything = len(known.lanes.of) + len(known.acks.at_ns) > 0
+    data = timeline_json(known, difference_lines) if anything else None
     return page("recording.html.j2").render(
         **made,
         data=Markup(embedded(data)) if data is not None else None,
