@@ -42,7 +42,7 @@ def flushes(
     """Shows for each flush and FUA write what would be lost if the disk ignored it alone.
 
     Which carry acknowledged records, which lead to them, which are idle; and which records were
-    acknowledged without any.
+    acknowledged without any.  It is kept in audit.json, of which the recording's page draws it.
     """
     from powercut.explore.audit import audit as run
     from powercut.explore.request import Budget
@@ -50,6 +50,7 @@ def flushes(
     from powercut.report.terminal.audit import print_audit
     from powercut.report.terminal.audit_table import print_audit_table
     from powercut.rig.engine_choice import choose_engine
+    from powercut.store.audit import write_audit
 
     require_works_on("audit flushes", recording)
     limit = Budget(states=0) if budget.strip() == "0" else Budget.parse(budget)
@@ -65,6 +66,7 @@ def flushes(
                 status.update(f"auditing {cell}: {states:,} states, of {promises:,} promises")
 
             audited = run(recorded, budget=limit, engine=choice.name, seed=seed, listener=tell)
+        write_audit(trial, audited)
         if not table:
             print_audit(console, audited)
         for gap in recorded.gaps:

@@ -19,6 +19,7 @@ from powercut.explore.place_names import names_of
 from powercut.explore.pool import OneWorker, WorkerPool
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import ExploreRequest
+from powercut.explore.state_map import StateMapper
 from powercut.explore.work import Spread, Work, Workers
 from powercut.explore.worker import LocalWorker
 from powercut.model.machine import ImageFormat
@@ -81,7 +82,11 @@ class DiskMedium:
         return events(self.space, kinds)
 
     def bulk(
-        self, wanted: ExploreRequest, collected: FindingCollector, scratch: Path
+        self,
+        wanted: ExploreRequest,
+        collected: FindingCollector,
+        mapper: StateMapper,
+        scratch: Path,
     ) -> RawExploration | None:
         """Whoever reads states by the slots of a log; None where an engine recovers them."""
         alone = reader_alone(self.engine.name) and is_recognised(self._recorded.parameters)
@@ -97,7 +102,7 @@ class DiskMedium:
             None if limit is None else limit + len(wanted.named),
             scratch,
         )
-        return RawExploration(self._recorded, options, collected)
+        return RawExploration(self._recorded, options, collected, mapper)
 
     def possible(self, wanted: ExploreRequest) -> tuple[ExploreRequest, Sequence[Finding]]:
         """Without life after recovery where a program cannot live on.  Raises HostError."""

@@ -38,6 +38,7 @@ from powercut.explore.request import (
     Reservoir,
 )
 from powercut.explore.state_judge import require_seeing
+from powercut.explore.state_map import StateMapper
 from powercut.explore.tally import Tally
 from powercut.explore.work import Answers, Deepen, Spread, Workers
 from powercut.model.verdict import Finding, FindingKind, Verdict
@@ -121,6 +122,10 @@ class ExplorerRun:
         self._told = 0.0
         self._in_bulk = False
         self._at_cut = tuple(medium.at_cut)[: self.first_share.states]
+        instants = medium.instants(wanted.at)
+        ends = [*(one.instant for one in self._at_cut), *instants[:1].tolist()]
+        ends += instants[-1:].tolist()
+        self.mapper = StateMapper(space, min(ends, default=0), max(ends, default=0))
         limit = self.first_share.states
         self.exploration: Exploration | BulkReader = Selection(
             wanted.policies,
@@ -129,7 +134,7 @@ class ExplorerRun:
             wanted.per_policy,
             None if limit is None else limit - len(self._at_cut),
             medium.names,
-        ).of(space, medium.instants(wanted.at))
+        ).of(space, instants)
 
     @property
     def per_recovery(self) -> int:
@@ -144,7 +149,7 @@ class ExplorerRun:
             )
         self._tell("starting", force=True)
         with scratch() as folder:
-            bulk = self.medium.bulk(self.wanted, self.collected, folder)
+            bulk = self.medium.bulk(self.wanted, self.collected, self.mapper, folder)
             if bulk is not None:
                 self._read_in_bulk(bulk)
         if bulk is None:
@@ -181,6 +186,7 @@ class ExplorerRun:
             self.tally.add_states(worker, answers)
             for state, judged in zip(batch, answers.judged, strict=True):
                 self.collected.add(state.policy, judged.findings, partial(_same, state))
+                self.mapper.add(state, judged.findings)
                 named -= 1
                 if named < 0:  # whoever has named some must not change what is drawn
                     self.chosen.offer(state, judged.disk)
@@ -311,6 +317,7 @@ class ExplorerRun:
                 not_recorded=self._not_recorded,
             ),
             findings=findings,
+            map=self.mapper.result() if self.tally.checked else None,
             verdict=max((found.verdict for found in findings), default=Verdict.SAFE),
         )
 

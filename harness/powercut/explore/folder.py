@@ -30,6 +30,7 @@ from powercut.explore.folder_depth import FolderCuts, RecordCheck
 from powercut.explore.folder_judge import Answer, Check, FolderJudge
 from powercut.explore.medium import BulkReader, RecordedCell
 from powercut.explore.request import ExploreRequest, Listener
+from powercut.explore.state_map import StateMapper
 from powercut.explore.work import Answered, Answers, Batch, Deepen, Workers
 from powercut.model.verdict import Finding
 from powercut.recording.folder import CaptureRecording
@@ -110,10 +111,14 @@ class FolderMedium:
         return instants[(instants > start) & (instants <= cut)]
 
     def bulk(
-        self, wanted: ExploreRequest, collected: FindingCollector, scratch: Path
+        self,
+        wanted: ExploreRequest,
+        collected: FindingCollector,
+        mapper: StateMapper,
+        scratch: Path,
     ) -> BulkReader | None:
         """Each state is checked alone."""
-        del wanted, collected, scratch
+        del wanted, collected, mapper, scratch
         return None
 
     def possible(self, wanted: ExploreRequest) -> tuple[ExploreRequest, Sequence[Finding]]:

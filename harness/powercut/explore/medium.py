@@ -19,6 +19,7 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.explore.confirmation import Confirmation
 from powercut.explore.findings import FindingCollector
 from powercut.explore.request import ExploreRequest
+from powercut.explore.state_map import StateMapper
 from powercut.explore.work import Workers
 from powercut.model.verdict import Finding
 from powercut.rig.engine_choice import EngineChoice
@@ -88,7 +89,11 @@ class Medium(Protocol):
         """Those after events of these kinds at which states are drawn."""
 
     def bulk(
-        self, wanted: ExploreRequest, collected: FindingCollector, scratch: Path
+        self,
+        wanted: ExploreRequest,
+        collected: FindingCollector,
+        mapper: StateMapper,
+        scratch: Path,
     ) -> BulkReader | None:
         """Whoever reads all states at once; None where each is judged alone."""
 

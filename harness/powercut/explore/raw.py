@@ -32,6 +32,7 @@ from powercut.crash.states import CrashState, Model
 from powercut.explore.findings import FindingCollector
 from powercut.explore.raw_policies import PIECES_MAX, RawPolicies, no_states
 from powercut.explore.state_images import StateImages
+from powercut.explore.state_map import StateMapper
 from powercut.model.observation import Observation
 from powercut.model.odds import AcksLookedAt
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
@@ -67,9 +68,14 @@ class RawExploration:
     """Draws, reads and judges; ask `coverage` at any time."""
 
     def __init__(
-        self, recorded: TrialRecording, options: RawOptions, collected: FindingCollector
+        self,
+        recorded: TrialRecording,
+        options: RawOptions,
+        collected: FindingCollector,
+        mapper: StateMapper,
     ) -> None:
         self.recorded, self.options, self.collected = recorded, options, collected
+        self.mapper = mapper
         self.space = recorded.space
         self.log = RawLog(
             recorded.directory.base_image, self.space, recorded.evidence.layout, recorded.run_id
@@ -187,6 +193,7 @@ class RawExploration:
         if not self._background_fine(moment, required, attempted):
             good[:] = False
         told: dict[bytes, list[Finding]] = {}
+        verdicts = [Verdict.SAFE] * len(fresh)
         for at in np.flatnonzero(~good).tolist():
             row = int(fresh[at])
             name = names[int(owner[row])]
@@ -195,6 +202,9 @@ class RawExploration:
             if key not in told:
                 told[key] = self._look(reading, row, make(), required, attempted)
             self.collected.add(name, told[key], make)
+            verdicts[at] = max((one.verdict for one in told[key]), default=Verdict.SAFE)
+        missing = moment.missing(pieces[fresh])
+        self.mapper.add_many(moment.instant, len(moment.writes), missing, verdicts)
         for at in np.flatnonzero(good).tolist() if self._sampling(len(fresh)) else ():
             row = int(fresh[at])
             self._compare(reading, row, moment.state(pieces[row], names[int(owner[row])]))
@@ -321,6 +331,7 @@ class RawExploration:
         self.checked += 1
         self._drawn[state.policy] += 1
         self.collected.add(state.policy, findings, partial(_itself, state))
+        self.mapper.add(state, findings)
 
     @property
     def _some_left(self) -> bool:

@@ -243,6 +243,15 @@ class Moment:
         finer = max(1, self._log.cell // self._log.space.unit)
         return float(np.log2(counts + 1).sum()) * finer
 
+    def missing(self, pieces: Mask) -> I64:
+        """Of how many of `writes` nothing survives, in each state k where `pieces[k]` do."""
+        if not len(self.writes):
+            return np.zeros(len(pieces), dtype=np.int64)
+        by_write = np.argsort(self.piece_write, kind="stable")
+        first = np.searchsorted(self.piece_write[by_write], np.arange(len(self.writes)))
+        there = np.logical_or.reduceat(pieces[:, by_write], first, axis=1)
+        return np.asarray((~there).sum(axis=1), dtype=np.int64)
+
     def read(self, pieces: Mask) -> Reading:
         """What the reader says where `pieces[k]` survive, for each state k."""
         count = len(self.piece_cell)

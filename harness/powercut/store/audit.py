@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit of a recording: what each of its flushes and FUA writes was worth.
 
-It follows from the recording, and `powercut audit flushes --json` writes it.
+It follows from the recording, and `powercut audit flushes` keeps it in audit.json beside it, outside
+of its seal.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import enum
 from typing import Final, Literal
 
 from powercut.model.verdict import LsnRange
-from powercut.store.record import Record
+from powercut.store.files import write_atomic
+from powercut.store.record import Record, find_model
 from powercut.store.sync_site import SyncSite
+from powercut.store.trial_dir import TrialDir
 
 AUDIT_FORMAT: Final = "powercut-audit/1"
+_NAME: Final = "audit.json"
 
 
 class Worth(enum.Enum):
@@ -216,3 +220,13 @@ class Audit(Record):
     def of(self, worth: Worth) -> tuple[AuditedPromise, ...]:
         """The promises of that worth."""
         return tuple(one for one in self.promises if one.worth is worth)
+
+
+def write_audit(trial: TrialDir, audit: Audit) -> None:
+    """Writes audit.json beside the recording.  Raises HostError."""
+    write_atomic(trial.path / _NAME, audit.model_dump_json(exclude_defaults=True).encode() + b"\n")
+
+
+def read_audit(trial: TrialDir) -> Audit | None:
+    """Reads it; None if there is none.  Raises DamagedRecording."""
+    return find_model(trial.path / _NAME, Audit)

@@ -12,6 +12,7 @@ from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.fleet import FleetAccount
 from powercut.store.record import Record, find_model
+from powercut.store.state_map import StateMap
 from powercut.store.states_recovered import StatesAtAcks
 from powercut.store.trial_dir import TrialDir
 from powercut.store.verdict_name import VerdictName
@@ -258,6 +259,9 @@ class ExploreResult(Record):
 
     findings: tuple[ExplorationFinding, ...]
     """What was found, the worst first."""
+
+    map: StateMap | None = None
+    """Where the states lie that were checked; null if none were."""
 
     verdict: VerdictName
     """The worst finding; SAFE if states were checked and nothing was found in them."""

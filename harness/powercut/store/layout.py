@@ -21,6 +21,7 @@
             manifest.json     the seal
             verdict.json      what follows from the above
             exploration.json  what its crash states say
+            audit.json        what each of its flushes was worth
             place.json        the host that made it, if another did (powercut.store.place)
             states/           crash states that have a name
         trials.sqlite         of a large run the trials without a folder (powercut.store.rows)

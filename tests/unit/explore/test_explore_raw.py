@@ -17,6 +17,7 @@ from powercut.explore.findings import FindingCollector
 from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import Budget
 from powercut.explore.state_images import StateImages
+from powercut.explore.state_map import StateMapper
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
@@ -154,7 +155,9 @@ def test_what_time_cut_short_has_not_come_to_its_end(world):
     )
 
     def until(calls):
-        raw = RawExploration(recorded, options, FindingCollector())
+        raw = RawExploration(
+            recorded, options, FindingCollector(), StateMapper(recorded.space, 0, 0)
+        )
         left = iter(range(calls))
         raw.run(lambda: next(left, None) is not None)
         return raw.coverage()
