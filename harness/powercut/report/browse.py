@@ -41,7 +41,7 @@ from powercut.report.page.recording import (
     window_json,
 )
 from powercut.report.page.run import html_report
-from powercut.report.page.scripts import BROWSE, TIMELINE, policy, script
+from powercut.report.page.scripts import BROWSE, PICTURES, TIMELINE, policy, script
 from powercut.scenario.program_text import title_of
 from powercut.store.certify_order import CERTIFICATE, read_certificate
 from powercut.store.folder import RECORD, CaptureDir
@@ -236,7 +236,7 @@ def _recording(path: Path, recorded: str, query: str, known: Known) -> Answer | 
     source = known.sources.read(folder / recorded, lambda: source_at(folder))
     if path.name == _RUN:
         html = recording_html(folder, source=source, windows=_WINDOW)
-        return Answer(_HTML, html.encode(), policy(TIMELINE, served=True))
+        return Answer(_HTML, html.encode(), policy(TIMELINE, PICTURES, served=True))
     numbers = [_number(parse_qs(query).get(name, [""])[0]) for name in ("begin", "end")]
     begin, end = numbers
     if begin is None or end is None or begin > end:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit of a recording: what each of its flushes and FUA writes was worth.
 
-It follows from the recording, and `powercut audit flushes` keeps it in audit.json beside it, outside
-of its seal.
+It follows from the recording, and `powercut audit flushes` keeps it in audit.json beside that,
+outside of its seal.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ It is bounded, however many states there were.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
 
 from powercut.store.record import Record
 
@@ -22,8 +24,8 @@ all; 11: all of them."""
 class MapField(Record):
     """The states of one column and row."""
 
-    column: int
-    row: int
+    column: Annotated[int, Field(ge=0, lt=COLUMNS)]
+    row: Annotated[int, Field(ge=0, lt=ROWS)]
     states: int
 
     lossy: int = 0
@@ -41,5 +43,5 @@ class StateMap(Record):
 
     end: int
 
-    fields: tuple[MapField, ...]
+    fields: Annotated[tuple[MapField, ...], Field(max_length=COLUMNS * ROWS)]
     """Those with states, by column and row."""

@@ -14,6 +14,7 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from powercut.crash.states import Move
 from powercut.model.units import NEVER
 from powercut.model.verdict import Difference
 from powercut.paths import command, from_here
+from powercut.timeline.pictures import pictures_json
 from powercut.timeline.source import Shown, Source
 from powercut.witness.search import Drop, items_of
 
@@ -44,7 +46,7 @@ def timeline_json(source: Source, tell: Tell) -> Json:
     """
     data: Json = {
         "format": "powercut-timeline/1",
-        "quoted": shlex.quote(str(from_here(source.path))),
+        "quoted": quoted(source.path),
         "powercut": command(),
         "noun": source.noun,
         "imported": source.imported,
@@ -61,6 +63,7 @@ def timeline_json(source: Source, tell: Tell) -> Json:
         "states": [_state(source, shown, tell) for shown in source.states],
     }
     data["windows"] = _windows(source)
+    data["pictures"] = pictures_json(source)
     return data
 
 
@@ -73,6 +76,11 @@ def embedded(data: Json) -> str:
     """JSON that can stand in a <script> element: it holds nothing that HTML could read."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def quoted(path: Path) -> str:
+    """A recording as it is typed."""
+    return shlex.quote(str(from_here(path)))
 
 
 def _drawn(source: Source) -> list[Json]:
@@ -196,7 +204,7 @@ def _state(source: Source, shown: Shown, tell: Tell) -> Json:
     told = source.names.missing(state, drops[:_MISSING_MAX])
     difference = None if example is None else example.difference
     files = source.names.files(state)
-    here, powercut = shlex.quote(str(from_here(source.path))), command()
+    here, powercut = quoted(source.path), command()
     verbs = [("look inside", "shell"), ("fewest missing writes", "minimize")]
     return {
         "name": shown.name,
@@ -212,6 +220,7 @@ def _state(source: Source, shown: Shown, tell: Tell) -> Json:
         "again": state.again is not None,
         "moved": sum(isinstance(item, Move) for item in items),
         "lanes": sorted(missing.items()),
+        "lacks": len({drop.write for drop in drops}),
         "drops": sorted({drop.write for drop in drops})[-REQUESTS_MAX:],
         "left_off": max(len(drops) - _MISSING_MAX, 0),
         "missing": [

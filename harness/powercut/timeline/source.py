@@ -15,7 +15,7 @@ import numpy as np
 from powercut.crash.arrays import I64
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState, StateSpace
-from powercut.model.errors import PowercutError
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
@@ -24,11 +24,18 @@ from powercut.recording.folder import open_capture
 from powercut.recording.folder_state import promise_of, resolve_folder_state
 from powercut.recording.materialize import cut_state, open_recording, resolve_state
 from powercut.recording.open_recording import Recording
-from powercut.store.exploration import ExplorationFinding, FoundState, read_exploration
+from powercut.store.audit import Audit, read_audit
+from powercut.store.exploration import (
+    ExplorationFinding,
+    ExploreResult,
+    FoundState,
+    read_exploration,
+)
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.folder_witness import find_folder_witness
 from powercut.store.witness import read_witness
 from powercut.timeline.names import DiskNames, Names, TreeNames
+from powercut.witness.search import Drop, items_of
 
 STATES_MAX: Final = 40
 """States that a page has in store, those of findings first."""
@@ -77,6 +84,10 @@ class Source:
     witness: str = ""
     """The name of the state that was minimised."""
 
+    explored: tuple[tuple[str, ExploreResult], ...] = ()
+    """The explorations that are kept, each with what it was for."""
+
+    audit: Audit | None = None
     problems: tuple[str, ...] = ()
     noun: str = "operation"
     imported: bool = False
@@ -92,6 +103,11 @@ class Source:
                 for request in range(len(timeline.requests))
             ]
         )
+
+    def missing(self, state: CrashState) -> list[int]:
+        """The writes that `state` lacks, whole or in part, rising."""
+        drops = (item for item in items_of(self.space, state) if isinstance(item, Drop))
+        return sorted({drop.write for drop in drops})
 
     def _flushes(self, request: int) -> str:
         disk = self.space.timeline.disk_name(request) if self.space.timeline.disks else ""
@@ -132,6 +148,11 @@ def _of_disk(path: Path) -> Source:
         [] if explored is None else explored.findings,
         lambda name: resolve_state(recording, name),
     )
+    audit = None
+    try:
+        audit = read_audit(directory)
+    except DamagedRecording as error:
+        problems.append(str(error))
     live = [] if cut is None else [Shown("cut", cut_state(recording.space))]
     return Source(
         path=directory.path,
@@ -142,6 +163,8 @@ def _of_disk(path: Path) -> Source:
         names=DiskNames(recording, end),
         states=(*live, *kept),
         witness="" if witness is None else witness.state,
+        explored=() if explored is None else (("States explored", explored),),
+        audit=audit if audit is None or _fits(audit, len(recording.timeline.requests)) else None,
         problems=(*recording.gaps, *problems),
         noun="operation" if recording.known_promises is not None else "record",
         imported=recording.imported,
@@ -154,6 +177,7 @@ def _of_folder(directory: CaptureDir) -> Source:
     space = recording.space(promise)
     witness = find_folder_witness(directory)
     looks = (directory.find_result(), directory.find_exploration())
+    titles = ("States recovered for the verdict", "More states explored")
     kept, problems = _kept(
         state_ref.saved(directory),
         [found for look in looks if look is not None for found in look.explored.findings],
@@ -169,8 +193,18 @@ def _of_folder(directory: CaptureDir) -> Source:
         names=TreeNames(recording, space, end),
         states=kept,
         witness="" if witness is None else witness.state,
+        explored=tuple(
+            (title, look.explored)
+            for title, look in zip(titles, looks, strict=True)
+            if look is not None
+        ),
         problems=(*recording.gaps, *problems),
     )
+
+
+def _fits(audit: Audit, requests: int) -> bool:
+    """Whether its requests are some of the recording: what lies beside it may be of another."""
+    return all(0 <= one.request < requests for one in audit.promises)
 
 
 def _last_ns(space: StateSpace) -> int:

@@ -7,13 +7,11 @@ Whatever the page says of an instant is what the crash model says of it.
 from __future__ import annotations
 
 import json
+import re
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from axe.check import violations
 from certificate_maker import cell_of, certificate_of_cells
@@ -22,17 +20,15 @@ from click.testing import CliRunner
 from runs_by_hand import RECORDS, make_run
 
 from powercut.cli.commands import cli
-from powercut.crash.states import CrashState, StateSpace
-from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Verdict
 from powercut.report.browse import ADDRESS, server
 from powercut.report.difference import difference_lines
+from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir
 from powercut.timeline import data as made
-from powercut.timeline.data import embedded, timeline_json, window_json
-from powercut.timeline.names import FileRow
+from powercut.timeline.data import timeline_json
 from powercut.timeline.source import Source, source_at
-from powercut.witness.search import Drop
 
 TOKEN = "s3cret-token"
 WIDTHS = (420, 800, 1400)
@@ -42,8 +38,9 @@ WIDTHS = (420, 800, 1400)
 def run(tmp_path_factory: pytest.TempPathFactory) -> ResultDir:
     run = make_run(tmp_path_factory.mktemp("results"))
     for cell in ("honest", "lying"):
-        done = CliRunner().invoke(cli, ["explore", str(trial(run, cell)), "--budget", "40"])
-        assert done.exception is None, done.output
+        for words in (["explore", "--budget", "40"], ["audit", "flushes"]):
+            done = CliRunner().invoke(cli, [*words, str(trial(run, cell))])
+            assert done.exception is None, done.output
     return run
 
 
@@ -192,6 +189,37 @@ def test_a_state_shows_what_is_missing_and_what_was_found(
     assert "everything@" in text(page, "#details code")
 
 
+def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: ResultDir) -> None:
+    """Every state that was checked is drawn; a ring shows its state, a flush moves the cut."""
+    page.open(address + recording(run, "lying"))
+    explored = read_exploration(TrialDir(trial(run, "lying"), run.path))
+    assert explored is not None
+    titles = page("[...document.querySelectorAll('svg[data-map] rect')].map(one =>"
+                  "one.parentElement.querySelector('title').textContent)")  # fmt: skip
+    assert sum(int(one.split(" ")[0].replace(",", "")) for one in titles) == (
+        explored.coverage.distinct
+    )
+    lost = [re.search(r"([\d,]+) lost something", one) for one in titles]
+    assert sum(int(one[1]) for one in lost if one) == explored.coverage.lossy > 0
+    kept = page("[...document.querySelectorAll('button[data-state]')].map(one =>"
+                "one.dataset.state)")  # fmt: skip
+    assert len(kept) > 2
+    page("document.querySelector('button[data-state]:last-of-type').scrollIntoView()")
+    page("[...document.querySelectorAll('button[data-state]')].pop().click()")
+    assert f"shell {trial(run, 'lying')} {kept[-1]}" in text(page, "#details")
+    assert page("document.activeElement.id") == "state"
+    page.open(address + recording(run, "honest"))
+    source = source_at(trial(run, "honest"))
+    assert page("document.querySelectorAll('svg[data-audit] rect.needed').length") == RECORDS
+    assert page("document.querySelectorAll('svg[data-audit] .carries').length") == RECORDS
+    page("document.querySelectorAll('svg[data-audit] rect.needed')[1]"
+         ".dispatchEvent(new MouseEvent('click', {bubbles: true}))")  # fmt: skip
+    done = int(source.space.completed_ns[3]) - source.start_ns
+    assert page("Number(document.getElementById('instant').value)") == done
+    assert "explore more states" in text(page, 'section[aria-label="States explored"]')
+    assert "audit flushes" in text(page, 'section[aria-label="What each flush was worth"]')
+
+
 def test_a_command_is_copied(page: Page, address: str, run: ResultDir) -> None:
     page.open(address + recording(run, "lying"))
     page.click(".command button")
@@ -292,60 +320,6 @@ def test_names_of_a_stranger_are_text(
     assert "onerror=alert(1)" in text(browser, "#details")
     browser("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran=1\">')")
     assert browser("new Promise(done => setTimeout(() => done(window.ran), 50))") is None
-
-
-def test_data_in_a_page_has_nothing_that_html_reads() -> None:
-    held = embedded({"name": HOSTILE, "and": "<!-- & -->"})
-    assert not set("<>&\u2028") & set(held)
-    assert json.loads(held)["name"] == HOSTILE
-
-
-class Numbers:
-    """Requests without names."""
-
-    def lane(self, request: int) -> str:
-        return f"file {request % 50}"
-
-    def told(self, request: int) -> str:
-        return f"request {request}"
-
-    def missing(self, state: CrashState, drops: Sequence[Drop]) -> Iterator[tuple[str, str]]:
-        yield from ()
-
-    def files(self, state: CrashState) -> list[FileRow]:
-        return []
-
-
-def long(source: Source, requests: int) -> Source:
-    """The same with so many requests, each of them flushed by the next one but one."""
-    kinds = np.resize(np.array([RequestKind.WRITE, RequestKind.FLUSH], dtype=np.uint8), requests)
-    at = np.arange(requests, dtype=np.int64) * 100 + source.start_ns
-    nothing = np.zeros(requests, dtype=np.int64)
-    timeline = source.space.timeline
-    many = replace(
-        timeline.requests, kind=kinds, fua=np.zeros(requests, dtype=np.bool_), offset=nothing,
-        length=np.where(kinds == RequestKind.WRITE, 4096, 0), submitted_ns=at, completed_ns=at + 60,
-        data_offset=nothing - 1, failed=np.zeros(requests, dtype=np.bool_),
-    )  # fmt: skip
-    space = StateSpace(replace(timeline, requests=many, cut=None))
-    return replace(source, space=space, names=Numbers(), end_ns=int(at[-1]) + 100, states=())
-
-
-def test_a_long_recording_makes_a_bounded_page(run: ResultDir) -> None:
-    requests = 100_000
-    source = long(source_at(trial(run, "honest")), requests)
-    whole = timeline_json(source, difference_lines)
-    assert len(embedded(whole)) < 2_000_000
-    assert sum(lane["count"] for lane in whole["lanes"]) == requests
-    assert all(len(one["requests"]) <= made.REQUESTS_MAX for one in whole["windows"])
-    part: dict[str, Any] = window_json(source, 5_000_000, 5_010_000)
-    assert part["left_off"] == 0
-    assert part["issued"] == 25_000
-    first, last = part["requests"][0], part["requests"][-1]
-    assert (first[0], last[0]) == (50_000, 50_099)
-    whole_window = window_json(source, 0, source.end_ns - source.start_ns)
-    assert len(whole_window["requests"]) == made.REQUESTS_MAX
-    assert whole_window["left_off"] == requests - made.REQUESTS_MAX
 
 
 @pytest.mark.parametrize("query", ["", "begin=0", "begin=9&end=1", "begin=-1&end=5",

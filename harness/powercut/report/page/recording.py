@@ -16,7 +16,8 @@ from powercut.report import words
 from powercut.report.difference import difference_lines
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.pages import page
-from powercut.report.page.scripts import TIMELINE, policy, script
+from powercut.report.page.pictures import audit_view, commands_of, explored_views
+from powercut.report.page.scripts import PICTURES, TIMELINE, policy, script
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.folder import facts_of as facts_of_folder
@@ -27,7 +28,8 @@ from powercut.store.folder import RECORD, REPORT, CaptureDir
 from powercut.store.folder_witness import find_folder_witness
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
-from powercut.timeline.data import embedded, timeline_json, window_json
+from powercut.timeline.data import embedded, quoted, timeline_json, window_json
+from powercut.timeline.pictures import minimised
 from powercut.timeline.source import Source, source_at
 
 IMPORT: Final = "import.json"
@@ -75,8 +77,15 @@ def recording_html(folder: Path, *, source: Source | None = None, windows: str =
         gaps=known.problems,
         imported=known.imported,
         windows=windows,
+        explored=explored_views(known.explored, frozenset(shown.name for shown in known.states)),
+        audit=None if known.audit is None else audit_view(known.audit),
+        minimised=minimised(known, witness.start) if (witness := made["witness"]) else [],
+        commands=commands_of(
+            quoted(known.path), with_flushes=not made["of_folder"] and not known.imported
+        ),
         script=script(TIMELINE),
-        policy=policy(TIMELINE, served=bool(windows)),
+        pictures=script(PICTURES),
+        policy=policy(TIMELINE, PICTURES, served=bool(windows)),
         words=words,
         glossary=GLOSSARY,
     )

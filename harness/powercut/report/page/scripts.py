@@ -16,6 +16,7 @@ from typing import Final
 from markupsafe import Markup
 
 TIMELINE: Final = "timeline.js"
+PICTURES: Final = "pictures.js"
 BROWSE: Final = "browse.js"
 
 

@@ -21,12 +21,14 @@ _SHOWN: Final = 3
 _ASKERS_SHOWN: Final = 10
 _NAMED: Final = 5
 
-_MEANING: Final = {
+MEANING: Final = {
     Worth.CARRIES: "without it, bytes of an acknowledged record are not durable",
     Worth.LEADS: "without it, a recovered state loses something acknowledged",
     Worth.IDLE: "it made nothing durable: the same crash states are legal without it",
     Worth.UNSEEN: "it made something durable; no state that was looked at needs it (no proof)",
 }
+"""What is known of promises by their worth."""
+
 _COLUMN: Final = {
     Worth.CARRIES: "carry",
     Worth.LEADS: "lead",
@@ -46,7 +48,7 @@ def print_audit(console: Console, audit: Audit) -> None:
         console.print(_by_worth(audit))
         for worth in Worth:
             if audit.of(worth):
-                console.print(f"{worth.value}: {_MEANING[worth]}", highlight=False)
+                console.print(f"{worth.value}: {MEANING[worth]}", highlight=False)
         console.print(_by_content(audit))
         _print_callers(console, audit)
     _print_missing(console, audit)

@@ -197,7 +197,7 @@ const heading = text => make("h3", {}, text);
 function tellMissing(here) {
   const state = stateNow();
   if (state) {
-    const many = state.drops.length;
+    const many = state.lacks;
     if (!many) return [heading("Missing writes"), make("p", {}, "None of what had been issued is missing.")];
     return [heading("Missing writes: " + number(many) + " of " + number(state.volatile) + " that were not durable"),
       ...table("missing writes", ["no.", "file or place", "what is missing", "why it may be lost"],
@@ -279,6 +279,7 @@ function show() {
   picker.value = chosen === null ? plain : String(chosen);
   at("details").replaceChildren(...tellMissing(here), ...tellFound(), ...tellFiles(), ...tellAck(here), ...tellCommands());
   redraw();
+  root.dispatchEvent(new CustomEvent("moved", { detail: { now, state: stateNow() } }));
 }
 
 // --- what a person does ----------------------------------------------------------------
@@ -354,16 +355,13 @@ function drag(event) {
   const x = (event.clientX - box.left) * l.width / box.width;
   if (x >= l.left - 4) move(view.begin + (view.end - view.begin) * (x - l.left) / (l.right - l.left));
 }
-picker.addEventListener("change", () => {
-  if (picker.value in { durable: 1, everything: 1 }) {
-    chosen = null;
-    plain = picker.value;
-    show();
-    return;
-  }
-  chosen = Number(picker.value);
-  move(data.states[chosen].instant);
-});
+function pick(value) {
+  chosen = value in { durable: 1, everything: 1 } ? null : Number(value);
+  if (chosen !== null) return move(data.states[chosen].instant);
+  plain = value;
+  show();
+}
+picker.addEventListener("change", () => pick(picker.value));
 for (const [id, act] of Object.entries({
   "event-before": () => step(events(), false), "event-after": () => step(events(), true),
   "ack-before": () => step(acks(), false), "ack-after": () => step(acks(), true),
@@ -382,4 +380,7 @@ if (worst >= 0) { chosen = worst; now = data.states[worst].instant; }
 root.hidden = false;
 more();
 show();
+// For the pictures below.
+window.timeline = { data, root, draw, make, ms, number, count, layout, command, show,
+  go: instant => { chosen = null; move(instant); }, pick: name => pick(data.states.findIndex(state => state.name === name)) };
 })();
