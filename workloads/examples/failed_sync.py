@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Appends records to a file, and meets a sync that fails: what it does then is its argument.
+"""Writes records into a file, and meets a sync that fails: what it does then is its argument.
 
 `again` syncs once more, is told that all is well, and acknowledges: the kernel has forgotten the
 pages that it could not write (PostgreSQL's "fsyncgate", fsync(2) under EIO).  `rewrite` writes the
@@ -16,6 +16,8 @@ from powercut_program import Session, main  # it lies beside this file
 
 AFTER_ERROR = sys.argv[1]
 RECORD = 4096
+MADE = 256
+"""So many records have their place before `run` begins: to sync one writes that record alone."""
 
 
 def record(number: int) -> bytes:
@@ -24,7 +26,10 @@ def record(number: int) -> bytes:
 
 def setup(folder: str) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
-    Path(folder, "log").touch()
+    with Path(folder, "log").open("wb") as file:
+        file.write(bytes(MADE * RECORD))
+        os.fsync(file.fileno())
+    os.sync()
 
 
 def durable(file: int, number: int) -> bool:
@@ -32,7 +37,7 @@ def durable(file: int, number: int) -> bool:
     os.pwrite(file, record(number), at)
     for _ in range(3):
         try:
-            os.fsync(file)
+            os.fdatasync(file)
         except OSError:
             if AFTER_ERROR == "stop":
                 return False

@@ -124,9 +124,21 @@ def _show_result(
     from powercut.report.terminal.show import print_story
 
     found = find_result(evidence)
+    if cell is None:
+        cell, trial = _meant(found.path.resolve() / "cells", evidence.resolve(), trial)
     print_story(console_beside(json_file), found, cell=cell, trial=trial)
     if json_file is not None:
         write_json(found.read_verdict().model_dump_json(indent=1), json_file)
+
+
+def _meant(cells: Path, evidence: Path, trial: int | None) -> tuple[str | None, int | None]:
+    """The cell and the trial whose folder `evidence` is, below the folder of the run's cells."""
+    if cells not in evidence.parents:
+        return None, trial
+    name, *number = evidence.relative_to(cells).parts
+    if trial is None and number and number[0].isdecimal():
+        trial = int(number[0])
+    return name, trial
 
 
 def _show_capture(folder: Path, json_file: Path | None) -> None:

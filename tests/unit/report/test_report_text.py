@@ -8,8 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
 from powercut.model.events import (
     Notice,
@@ -116,6 +118,14 @@ def test_the_story_of_a_cell(made, tmp_path):
     # The recording of this test has no log and no history: that is said, not hidden.
     assert text.count("not readable:") == 2
     assert "The recording is as it was sealed: 2 files" in text
+
+
+@pytest.mark.parametrize("folder", ["cells/honest/0001", "cells/honest"])
+def test_the_folder_of_a_trial_or_a_cell_is_that_one(made, folder):
+    shown = CliRunner().invoke(cli, ["show", str(made.directory.path / folder)])
+    assert shown.exit_code == 0, shown.output
+    assert shown.output.startswith("\nhonest ")
+    assert "\nlying " not in shown.output
 
 
 def test_the_story_says_that_a_recording_was_changed(made):
