@@ -2,7 +2,8 @@
 """Workers of a real Dask scheduler, each a process of this host: `python -m cluster_workers KIND`.
 
 `fake` makes trials on the fake machine; `hostile` answers with objects that do harm where they are
-unpickled; `mad` kills its process when a trial is asked for; `stuck` never answers.
+unpickled; `mad` kills its process when a trial is asked for; `stuck` never answers; `patient` makes
+no trial before there is a file GO in its folder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from pathlib import Path
 
 from powercut.cluster import local, node, task
 from powercut.cluster.engine import Address
+from powercut.cluster.messages import FOLDER
+
+GO = "go"
+PATIENCE_S = 120
 
 
 def harm(worker: int, marker: str, controller: int) -> None:
@@ -73,6 +78,14 @@ def stuck(call: str, text: str):
     return honest(call, text)
 
 
+def patient(call: str, text: str):
+    deadline = time.monotonic() + PATIENCE_S
+    while call == "trials" and not (Path(os.environ[FOLDER]) / GO).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return honest(call, text)
+
+
 honest = task.perform
 
 
@@ -86,7 +99,7 @@ def on_fake_machine() -> None:
 
     MACHINES["fake"] = FAKE
     HERE._ready = lambda _: Rig(CACHE, FakeBackend())
-    HERE.root = Path(os.environ["POWERCUT_HOST_FOLDER"])
+    HERE.root = Path(os.environ[FOLDER])
 
 
 @contextlib.contextmanager
@@ -116,7 +129,7 @@ def main() -> None:
     if kind == "hostile":
         task.perform = hostile
     else:
-        task.perform = {"mad": mad, "stuck": stuck}.get(kind, honest)
+        task.perform = {"mad": mad, "stuck": stuck, "patient": patient}.get(kind, honest)
         start = node._serve
 
         async def serve(what):

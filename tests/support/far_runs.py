@@ -15,6 +15,7 @@ from hosts_here import ClusterHere, EngineHere, two_cells
 
 from powercut.campaign.runner import run_scenarios
 from powercut.cluster.run import ClusterRun
+from powercut.model.events import Notice
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
@@ -49,8 +50,10 @@ def honestly(_kind, body):
     return body
 
 
-def first(hosts, name, change, *, when=lambda kind, _: kind == "done"):
-    """`name` changes what it says; the others answer once it has said what `when` is true of."""
+def first(hosts, name, change, *, when=lambda kind, _: kind == "done", until=None):
+    """`name` changes what it says; the others answer once it has said what `when` is true of, or
+    once `until` is set.
+    """
     said = threading.Event()
 
     def before(kind, body):
@@ -58,12 +61,30 @@ def first(hosts, name, change, *, when=lambda kind, _: kind == "done"):
             said.set()
         return change(kind, body)
 
+    for other, host in hosts.items():
+        host.before = before if other == name else answers_once(until or said)
+
+
+def answers_once(event):
+    """What a host does that says nothing of what it has made before that is set."""
+
     def wait(kind, body):
-        assert kind != "done" or said.wait(TIMEOUT_S)
+        assert kind != "done" or event.wait(TIMEOUT_S)
         return body
 
-    for other, host in hosts.items():
-        host.before = before if other == name else wait
+    return wait
+
+
+class Lost(threading.Event):
+    """Set once a run says that it has lost a host; for `on_event`."""
+
+    def __init__(self, name):
+        super().__init__()
+        self._words = f"{name} takes no more part"
+
+    def heard(self, event):
+        if isinstance(event, Notice) and event.text.startswith(self._words):
+            self.set()
 
 
 def of_cell(name):

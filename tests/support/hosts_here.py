@@ -110,7 +110,8 @@ class ClusterHere(HostHere):
 class EngineHere(Closing):
     """An engine whose workers are threads of this process: like Dask, and without it.
 
-    What only workers were to do that are dead is never done, as there.
+    What only workers were to do that are dead or silent is never done, as there.  What a test
+    raises in a worker fails the call, and is raised at the end.
     """
 
     def __init__(self, hosts: Mapping[str, ClusterHere]) -> None:
@@ -120,6 +121,7 @@ class EngineHere(Closing):
         self._changed = threading.Condition()
         self._closed = False
         self._news: Future[None] = Future()
+        self._errors: list[BaseException] = []
         self._addresses = {name: name for name in hosts}
         for name in hosts:
             self._begin(name)
@@ -190,13 +192,25 @@ class EngineHere(Closing):
                     self._changed.notify_all()
                 self._tell()
                 return
-            if said is not None and future.set_running_or_notify_cancel():
+            except Exception as error:  # of the test: the run is not to wait for an answer
+                self._errors.append(error)
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+                continue
+            if said is None:  # it hangs, and others get the task
+                with self._changed:
+                    self._queue.append(mine)
+                    self._changed.notify_all()
+                return
+            if future.set_running_or_notify_cancel():
                 future.set_result(Answer(said, name))
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        for error in self._errors:
+            raise error
 
 
 def two_cells(name: str, trials: int) -> str:

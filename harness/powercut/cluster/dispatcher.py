@@ -146,7 +146,7 @@ class Dispatcher:
                 told = await self._client.scheduler.identity(n_workers=-1)
                 self._tell(told["workers"])
             except Exception as error:
-                self.say(gone=f"the scheduler does not answer: {error}"[:500])
+                self.say(gone=f"the scheduler cannot be reached: {error}"[:500])
                 os._exit(1)
             await asyncio.sleep(_LOOK_S)
 

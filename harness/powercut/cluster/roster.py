@@ -52,7 +52,7 @@ RETURN_S: Final = 20.0
 _HELLO_S: Final = 1800.0
 _CALL_S: Final = 300.0
 _FIRST_S: Final = 60.0
-_TOGETHER_S: Final = 5.0
+TOGETHER_S: Final = 5.0
 """How long the others that are there get once one has a part: work is shared out to all."""
 
 _LOOK_S: Final = 0.5
@@ -253,7 +253,7 @@ class Roster(Closing):
         while not self.present and self._welcomed():
             wait(self.news(), _LOOK_S, FIRST_COMPLETED)
             self.look()
-        wait(self._welcomed(), _TOGETHER_S)
+        wait(self._welcomed(), TOGETHER_S)
         if not self.present:
             raise HostError(
                 "no host of the cluster can take part: "
@@ -270,8 +270,12 @@ class Roster(Closing):
     def _welcomed(self) -> list[Future[None]]:
         """Those that are asked at the moment."""
         with self._looking:
-            self._welcomes = {one for one in self._welcomes if not one.done()}
-            return [*self._welcomes]
+            done = {one for one in self._welcomes if one.done()}
+            self._welcomes -= done
+            left = [*self._welcomes]
+        for one in done:
+            one.result()
+        return left
 
     def look(self) -> None:
         """Sees who has come and who is gone.  Raises EngineLost."""

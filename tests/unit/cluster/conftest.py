@@ -5,9 +5,17 @@ from __future__ import annotations
 
 import pytest
 from fake_machine import FAKE
-from far_runs import hosts_in
+from far_runs import TIMEOUT_S, hosts_in
 
 from powercut.scenario.machines import MACHINES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _together():
+    """No run begins before each of its hosts has a part in it, however busy this host is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("powercut.cluster.roster.TOGETHER_S", float(TIMEOUT_S))
+        yield
 
 
 @pytest.fixture

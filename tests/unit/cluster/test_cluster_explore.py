@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from fake_machine import FAKE, FakeBackend
+from far_runs import Lost
 from hosts_here import ClusterHere, EngineHere
 
 from powercut.cli.commands import cli
@@ -21,7 +22,6 @@ from powercut.cluster.explore import explore_on
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import HostError, UsageError
-from powercut.model.events import Notice
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
@@ -154,14 +154,9 @@ def dies(kind, body):
 
 def test_a_host_that_dies_is_named_and_its_batches_are_judged_elsewhere(hosts, recordings):
     expected = on({"alpha": hosts["alpha"]}, recordings["lying"])
-    lost = threading.Event()
+    lost = Lost("beta")
     after_all_others(hosts, "beta", dies, until=lost)
-
-    def heard(event):
-        if isinstance(event, Notice) and event.text.startswith("beta takes no more part"):
-            lost.set()
-
-    done = on(hosts, recordings["lying"], on_event=heard)
+    done = on(hosts, recordings["lying"], on_event=lost.heard)
     assert comparable(done) == comparable(expected)
     assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
     assert "its worker ended" in reason(done, "beta")

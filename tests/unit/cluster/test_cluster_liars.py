@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from far_runs import (
     NAMES,
     SCENARIO,
+    TIMEOUT_S,
     first,
     folders,
     honestly,
@@ -109,7 +111,20 @@ def test_a_host_whose_controls_do_not_behave_is_not_believed(hosts, tmp_path):
         verdict = json.loads(body["files"]["verdict.json"])
         return json.dumps(verdict | {"verdict": "safe", "commits_lost": 0, "lost_lsns": []})
 
-    first(hosts, "alpha", before)
+    made = threading.Barrier(len(NAMES))  # that each of them owes controls
+
+    def meeting(change):
+        met = []
+
+        def wait(kind, body):
+            if kind == "done" and not met:
+                met.append(made.wait(TIMEOUT_S))
+            return change(kind, body)
+
+        return wait
+
+    for name, host in hosts.items():
+        host.before = meeting(before if name == "alpha" else honestly)
     done = run(hosts, tmp_path, text=SCENARIO.partition("cells:")[0])
     assert states(done)["alpha"] == "distrusted"
     assert done.cells[0].verdict is Verdict.SAFE

@@ -13,6 +13,7 @@ from far_runs import (
     SCENARIO,
     TIMEOUT_S,
     TRIALS,
+    Lost,
     first,
     folders,
     honestly,
@@ -84,10 +85,9 @@ def die_after(count):
 
 
 def test_a_host_that_dies_is_named_and_its_trials_are_made_elsewhere(hosts, tmp_path):
-    died = die_after(1)
-    counted = iter(range(99))
-    first(hosts, "beta", died, when=lambda kind, _: kind == "done" and next(counted) == 1)
-    done = run(hosts, tmp_path)
+    lost = Lost("beta")
+    first(hosts, "beta", die_after(1), until=lost)
+    done = run(hosts, tmp_path, on_event=lost.heard)
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
     assert [len(cell.trials) for cell in done.cells] == [TRIALS, TRIALS]
     assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
@@ -148,6 +148,12 @@ def test_a_host_without_room_is_named_and_nothing_is_lost(hosts, tmp_path, monke
     assert states(done) == {"alpha": "took-part", "beta": "lost", "gamma": "took-part"}
     assert "MiB are free" in reason(done, "beta")
     assert done.exit_status == 0
+
+
+def test_what_a_test_raises_in_a_worker_ends_the_run(hosts, tmp_path):
+    first(hosts, "beta", full)
+    with pytest.raises(AssertionError, match="a host without room makes nothing"):
+        run(hosts, tmp_path)
 
 
 def test_without_a_host_nothing_is_said_and_the_run_can_go_on(hosts, tmp_path):

@@ -15,8 +15,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cluster_workers import worker
+from cluster_workers import GO, worker
 from fake_machine import FAKE
+from far_runs import Lost
 from hosts_here import two_cells
 
 from powercut.campaign.run import RunOptions
@@ -151,13 +152,14 @@ def fake_rig(*_):
     return Rig(CACHE, FakeBackend())
 
 
-def run(address, results, *, trials=2):
+def run(address, results, *, trials=2, on_event=lambda _: None):
     with Engine(address) as engine:
         return run_scenarios(
             [parse_scenario(two_cells("far", trials), Path("far.yaml"))],
             seed=7,
             results=results,
             run_of=partial(ClusterRun, engine),
+            on_event=on_event,
         ).runs[0]
 
 
@@ -165,13 +167,20 @@ def states(done):
     return {host.name: host.state for host in done.fleet.hosts}
 
 
-def test_a_worker_that_dies_again_and_again_is_named_and_the_run_ends(tmp_path):
+def test_a_worker_that_dies_at_its_trial_is_named_and_the_run_ends(tmp_path):
+    lost = Lost("mad")
+
+    def heard(event):
+        lost.heard(event)
+        if lost.is_set():
+            (tmp_path / "alpha" / GO).touch()
+
     with (
         scheduler() as address,
-        worker(address, "alpha", "fake", tmp_path / "alpha"),
+        worker(address, "alpha", "patient", tmp_path / "alpha"),
         worker(address, "mad", "mad", tmp_path / "mad"),
     ):
-        done = run(address, tmp_path / "results")
+        done = run(address, tmp_path / "results", on_event=heard)
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
     assert states(done) == {"alpha": "took-part", "mad": "lost"}
 
