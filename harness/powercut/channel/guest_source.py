@@ -34,7 +34,7 @@ class GuestSource:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._decoder = Decoder()
-        self._packets: deque[Packet] = deque()
+        self._arrived: deque[tuple[Packet, Message]] = deque()
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._answers = 0
@@ -47,7 +47,7 @@ class GuestSource:
 
     def next(self) -> Packet | None:
         """What came next: lines, or the answer to a ping, which holds none."""
-        while not self._packets:
+        while not self._arrived:
             try:
                 data = self._connection.recv(_RECEIVE_BYTES)
             except ConnectionError:  # the other end was killed: what it had sent has come
@@ -57,11 +57,22 @@ class GuestSource:
                 self._end()
                 return None
             for message in self._decoder.feed(data):
-                self._take(message, at_ns)
-        return self._packets.popleft()
+                self._arrived.append((_packet_of(message, at_ns), message))
+        packet, message = self._arrived.popleft()
+        if message.type is MessageType.PONG:
+            with self._changed:
+                self._answers += 1
+                if message.lsn > _CATCHING_UP:
+                    self._caught_up = max(self._caught_up, message.lsn)
+                self._changed.notify_all()
+        elif _is_end(message):
+            self.said_end = True
+        return packet
 
     def catch_up(self, *, timeout_s: float) -> bool:
-        """Whether all lines have come that the program had written when this was called."""
+        """As `CatchesUp`: the agent's answer comes behind the lines, and so does their end."""
+        if self.said_end:
+            return True
         self._asked += 1
         asked = self._asked
         if not self._ping(asked):
@@ -87,24 +98,6 @@ class GuestSource:
         self._pinger.stop()
         self._connection.close()
 
-    def _take(self, message: Message, at_ns: int) -> None:
-        if message.type is MessageType.LINES:
-            is_end = message.value == 0 and message.payload == END_OF_LINES
-            self.said_end = self.said_end or is_end
-            data = b"" if is_end else message.payload
-            self._packets.append(Packet(at_ns, data, guest_ns=message.value))
-        elif message.type is MessageType.PONG:
-            self._packets.append(
-                Packet(at_ns, b"", guest_ns=message.guest_ns, sent_ns=message.value)
-            )
-            with self._changed:
-                self._answers += 1
-                if message.lsn > _CATCHING_UP:
-                    self._caught_up = max(self._caught_up, message.lsn)
-                self._changed.notify_all()
-        else:
-            raise OSError(errno.EPROTO, f"a message of type {message.type.name} among the lines")
-
     def _end(self) -> None:
         with self._changed:
             self._over = True
@@ -121,3 +114,16 @@ class GuestSource:
         except OSError:
             return False
         return True
+
+
+def _is_end(message: Message) -> bool:
+    return message.value == 0 and message.payload == END_OF_LINES
+
+
+def _packet_of(message: Message, at_ns: int) -> Packet:
+    if message.type is MessageType.PONG:
+        return Packet(at_ns, b"", guest_ns=message.guest_ns, sent_ns=message.value)
+    if message.type is not MessageType.LINES:
+        raise OSError(errno.EPROTO, f"a message of type {message.type.name} among the lines")
+    data = b"" if _is_end(message) else message.payload
+    return Packet(at_ns, data, guest_ns=message.value)

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.guest_source import GuestSource
-from powercut.channel.line_sources import LineSource, ListeningSource, StreamSource
+from powercut.channel.line_sources import CatchesUp, LineSource, ListeningSource, StreamSource
 from powercut.channel.lines import GUEST_PORT, LineCounter, header, pack
 from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
 from powercut.channel.port import EndedEarly, GuestFailed
@@ -28,6 +28,7 @@ from powercut.model.operations import Packet
 
 _KEPT_MAX: Final = 256 << 20
 _CLOSE_S: Final = 20.0
+_HEAR_OUT_S: Final = 20.0
 _WATCH_S: Final = 0.02
 """How often the starter of the program is asked whether it has ended."""
 
@@ -53,6 +54,7 @@ class LineChannel(Closing):
         self._heard_s = time.monotonic()
         self._ended = False
         self._over = False
+        self._said_end = False
         self._failure: Exception | None = None
         self._size = 0
         try:
@@ -121,7 +123,8 @@ class LineChannel(Closing):
     @property
     def said_end(self) -> bool:
         """Whether the program's side has said that its lines are over."""
-        return self._source.said_end
+        with self._changed:
+            return self._said_end
 
     def wait_ready(self, *, timeout_s: float) -> None:
         """Returns once the program has said that it is ready, or has acknowledged something."""
@@ -139,9 +142,9 @@ class LineChannel(Closing):
         return self._wait(lambda: self._counter.acks >= count, time.monotonic() + timeout_s)
 
     def catch_up(self, *, timeout_s: float) -> bool:
-        """Whether all has come that the program had said when this was called, as far as its
-        source can ask for that."""
-        return isinstance(self._source, GuestSource) and self._source.catch_up(timeout_s=timeout_s)
+        """Whether all counts that the program had said when this was called, as far as its source
+        can tell."""
+        return isinstance(self._source, CatchesUp) and self._source.catch_up(timeout_s=timeout_s)
 
     def drain(self, *, timeout_s: float, quiet_s: float | None = None) -> None:
         """Receives to the end of the connection; all of it is in the file then.
@@ -175,7 +178,8 @@ class LineChannel(Closing):
     # What waiters share
 
     def _wait(self, done: Callable[[], bool], deadline: float) -> bool:
-        """True once `done`; False at the deadline, or if the program has ended in order."""
+        """True once `done`; False at the deadline, or if the program has ended in order and what it
+        had said is heard."""
         while True:
             with self._changed:
                 if done():
@@ -183,7 +187,10 @@ class LineChannel(Closing):
                 over = self._ended
             self._raise_if_not_kept()
             if self._has_ended():
-                return False
+                self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))
+                self._raise_if_not_kept()
+                with self._changed:
+                    return done()
             if over:
                 raise GuestFailed("the connection on which the program says its lines ended")
             remaining = deadline - time.monotonic()
@@ -197,7 +204,7 @@ class LineChannel(Closing):
     def _has_ended(self) -> bool:
         """In order, by what its starter or its guest's agent says."""
         if self.watch is None:
-            return self._source.said_end
+            return self.said_end
         self._over = self._over or self.watch()
         return self._over
 
@@ -227,5 +234,6 @@ class LineChannel(Closing):
             raise OSError(errno.EFBIG, f"more than {_KEPT_MAX >> 20} MiB of lines")
         with self._changed:
             self._counter.take(packet.data)
+            self._said_end = self._source.said_end
             self._heard_s = time.monotonic()
             self._changed.notify_all()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.lines import END_OF_LINES
@@ -49,6 +49,15 @@ class LineSource(Protocol):
 
     def close(self) -> None:
         """Gives back what it holds; idempotent."""
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A source that can tell when all that was said has been taken in."""
+
+    def catch_up(self, *, timeout_s: float) -> bool:
+        """Whether `next` has returned all that the program had written when this was called, and
+        was called again."""
 
 
 class PacketSource(PacketSocket):

@@ -29,11 +29,13 @@ UNKNOWN_CREATION: Final = (
 @dataclass(frozen=True)
 class Creation:
     """Of the `made` files that held something after `setup` a power cut loses those in `lost`, or
-    a part of each: at the end of `setup`, and at the first ack after it if there was one."""
+    a part of each: at the end of `setup`, or if `acked` at the first ack after it."""
 
     made: int
     lost: tuple[str, ...] = ()
     acked: bool = False
+    unknown: str = ""
+    """Why it is not known what a cut at the first ack loses, if it should be."""
 
     @property
     def doubt(self) -> str:
@@ -42,7 +44,8 @@ class Creation:
             return ""
         return (
             f"a power cut {self._when} loses all that `setup` made ({some_of(self.lost)}), and "
-            "the recording began with all of it durable: sync it in `setup`, or make it in `run`"
+            f"the recording began with all of it durable{self._unsure}: sync it in `setup`, or "
+            "make it in `run`"
         )
 
     @property
@@ -53,12 +56,18 @@ class Creation:
         return (
             f"{len(self.lost):,} of {self.made:,} files that `setup` made, which a power cut "
             f"{self._when} loses ({some_of(self.lost)}): the recording began with all of them "
-            "durable"
+            f"durable{self._unsure}"
         )
 
     @property
     def _when(self) -> str:
         return "at the first ack" if self.acked else "at the end of `setup`"
+
+    @property
+    def _unsure(self) -> str:
+        if not self.unknown:
+            return ""
+        return f" (whether `run` syncs it before its first ack is not known: {self.unknown})"
 
 
 def creation_of(made: Sequence[FileRead], left: Sequence[FileRead]) -> Creation:

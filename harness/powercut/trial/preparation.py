@@ -37,6 +37,9 @@ _COMMITS: Final = (FilesystemType.EXT4, FilesystemType.BTRFS)
 _COMMIT_S: Final = 300
 """Seconds between two commits that nothing asks for: by default 5 and 30."""
 
+_NO_ACK: Final = "where it followed `setup` at once it acknowledged nothing"
+NOT_LISTED: Final = "the files there could not be listed"
+
 _At = Callable[[Channel, LineChannel, CaptureDisk], None]
 """What is done where `setup` has ended."""
 
@@ -83,18 +86,23 @@ class Preparation:
         first = creation_of(made, left or ())
         if not first.lost:
             return first
-        acked = self._at_first_ack()
-        if acked is None:
-            return first
+        try:
+            acked = self._at_first_ack()
+        except PowercutError as error:  # what it does there is not what was recorded
+            return replace(first, unknown=str(error))
         seen, left = engine.files_read(acked, check=False, timeout_s=timeout_s)
         _, kept = engine.files_read(later, check=False, timeout_s=timeout_s)
         if kept is None or (left is None and seen.recovered):
-            return first
+            return replace(first, unknown=NOT_LISTED)
         return creation_at_ack(made, first, left or (), kept)
 
-    def _at_first_ack(self) -> Sequence[ImageWrite] | None:
-        """What a power cut leaves there if `run` follows `setup` at once; None if none came."""
+    def _at_first_ack(self) -> Sequence[ImageWrite]:
+        """What a power cut leaves there if `run` follows `setup` at once.
+
+        Raises PowercutError, also if no ack comes.
+        """
         run, workload = self._run, self._run.workload
+        run.deadline.renew()  # it is another run, from its boot on
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(run.run)
         with scratch() as folder:
@@ -106,12 +114,11 @@ class Preparation:
                 if lines.wait_acks(1, timeout_s=run.deadline.remaining_s):
                     disk.snapshot(cut)
 
-            try:
-                with CaptureDisk(self._config(folder)) as disk:
-                    self._set_up(disk, folder, first_ack, ends=False)
-            except PowercutError:
-                return None  # what it does there is not what was recorded, and convicts nobody
-            return changed_parts(run.directory.base_image, cut) if cut.exists() else None
+            with CaptureDisk(self._config(folder)) as disk:
+                self._set_up(disk, folder, first_ack, ends=False)
+            if not cut.exists():
+                raise HostError(_NO_ACK)
+            return changed_parts(run.directory.base_image, cut)
 
     def _config(self, folder: Path) -> CaptureConfig:
         run, parameters = self._run, self._run.job.parameters

@@ -220,6 +220,15 @@ MUTANTS: tuple[Mutant, ...] = (
             "del error",
             "lines that could not be kept are not missed",
         ),
+        (
+            "ended-before-heard",
+            At(
+                "LineChannel._wait",
+                "self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))",
+            ),
+            "pass",
+            "what a program says just before it ends is taken for never said",
+        ),
     ),
     *program(
         f"{_P}/channel/check_lines.py",
@@ -737,6 +746,15 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_blind", "record.creation is not None and record.creation.doubt"),
             "False",
             "a store that survives no power cut after its creation is believed",
+        ),
+    ),
+    *reads(
+        f"{_P}/trial/preparation.py",
+        (
+            "second-look-fails-in-silence",
+            At("Preparation.creation", "unknown=str(error)"),
+            "unknown=''",
+            "that nothing is known of the first ack reads as a loss there",
         ),
     ),
     *reads(

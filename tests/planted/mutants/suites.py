@@ -64,6 +64,7 @@ READS = Suite(
         pytest(
             "tests/unit/model/test_check_reads.py",
             "tests/unit/model/test_creation.py",
+            "tests/unit/trial/test_preparation.py",
             "tests/unit/trial/test_judge_lines.py",
         ),
     ),

@@ -98,6 +98,24 @@ def test_what_a_guest_had_said_is_there_when_it_has_been_caught_up_with(guest, t
     assert sum(bool(one.data) for one in taken) == 500
 
 
+@pytest.mark.parametrize("says_end", [False, True])
+def test_the_end_of_a_guest_s_program_counts_once_all_is_heard(guest, tmp_path, says_end):
+    """Lines come on another port than the word that it has ended."""
+    with LineChannel(GuestSource(guest.theirs), tmp_path / "lines", Binding()) as lines:
+
+        def watch() -> bool:
+            for number in range(1, 4):
+                guest.say(b"+ %d\n" % number, number)
+            if says_end:
+                guest.say(END_OF_LINES, 0)
+            return True
+
+        lines.watch = watch
+        assert lines.wait_acks(3, timeout_s=SOON_S)
+        assert not lines.wait_acks(4, timeout_s=SOON_S)
+        guest.end()
+
+
 def read(source: GuestSource, into: list[Packet]) -> None:
     while packet := source.next():
         into.append(packet)

@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -16,12 +17,14 @@ from powercut.channel.check_lines import CheckLines
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.line_sources import PacketSource
 from powercut.channel.lines import END_OF_LINES, unpack
+from powercut.channel.stamped_source import StampedSource
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.uml.boot import stamp_library
 
 LINES = 3000
-SOON_S = 20
+SOON_S = 60
+NEVER_S = 3600
 WRITER = """
 import os, sys
 for number in range(int(sys.argv[2])):
@@ -68,6 +71,48 @@ def test_every_packet_is_kept_with_the_instant_at_which_it_was_written(tmp_path)
     assert [(one.at_ns, one.data) for one in packets] == [
         (1, b"+ 0\n"), (2, b"+ 1\n"), (3, b"+ 2\n"),
     ]  # fmt: skip
+
+
+def send_stamped(source, line):
+    source.theirs.send((1).to_bytes(8, "little") + line)
+
+
+@pytest.mark.parametrize(
+    ("source", "send"),
+    [(PacketSource, send_stamped), (StampedSource, lambda source, line: source.theirs.send(line))],
+)
+def test_the_end_of_a_program_counts_once_all_is_heard_that_it_had_said(
+    tmp_path, monkeypatch, source, send
+):
+    """It says all that it has to say, and ends, while nobody looks."""
+    keep, ended, made = LineChannel._keep, threading.Event(), source()
+
+    def late(self, packet):
+        assert ended.wait(SOON_S)
+        keep(self, packet)
+
+    def watch():
+        for number in range(1, 4):
+            send(made, b"+ %d\n" % number)
+        ended.set()
+        return True
+
+    monkeypatch.setattr(LineChannel, "_keep", late)
+    with LineChannel(made, tmp_path / "lines.bin", Binding()) as lines:
+        lines.watch = watch
+        assert lines.wait_acks(3, timeout_s=SOON_S)
+        assert not lines.wait_acks(4, timeout_s=NEVER_S)
+        lines.drain(timeout_s=SOON_S)
+    packets = unpack((tmp_path / "lines.bin").read_bytes(), Binding())
+    assert [one.data for one in packets] == [b"+ 1\n", b"+ 2\n", b"+ 3\n"]
+
+
+def test_a_source_that_was_hung_up_cannot_be_caught_up_with(tmp_path):
+    source = PacketSource()
+    assert not source.catch_up(timeout_s=0.01), "nobody receives"
+    source.refuse_others()
+    assert not source.catch_up(timeout_s=NEVER_S)
+    source.close()
 
 
 def test_a_receiver_that_fails_loses_no_line_in_silence(tmp_path, monkeypatch):
