@@ -31,6 +31,7 @@ from powercut.campaign.confidence import (
     total_seconds,
 )
 from powercut.campaign.keep import Keep, keep_or_drop
+from powercut.campaign.progress import ProgressFile
 from powercut.campaign.resume import (
     SESSIONS,
     earlier_result,
@@ -122,11 +123,16 @@ class Run:
         self.directory = directory
         self.options = options
         self.jobs = options.jobs
-        self.on_event = options.on_event
+        self.progress = ProgressFile(directory.path, plan)
         self.aim = aim
         self.environment = environment
         self.shelf = EngineShelf()
         self.interrupted = threading.Event()
+
+    def on_event(self, event: RunEvent) -> None:
+        """Tells it to whoever listens, and those who watch the folder."""
+        self.progress(event)
+        self.options.on_event(event)
 
     def run(self) -> RunResult:
         """All trials, then the controls, then the verdicts; on disk when this returns."""
@@ -159,7 +165,8 @@ class Run:
             fleet=self._account(),
         )
         self.directory.write_verdict(result)
-        self.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
+        self.progress.remove()
+        self.options.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
 
     def _rows(self) -> TrialRows | None:
@@ -282,7 +289,8 @@ class Run:
         if result is None:
             directory = self.directory.trial(name, trial.number, control=control is not None)
             record_trial(self.rig, job, directory, notify)
-            result = verdict_of(directory, RecoveredStates(self.shelf), notify)
+            watch = self.progress.states(name, trial.number)
+            result = verdict_of(directory, RecoveredStates(self.shelf, on_event=watch), notify)
             if (
                 self.interrupted.is_set()
             ):  # its engine may have been taken away: judged when resumed

@@ -25,10 +25,12 @@ from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
+from powercut.paths import from_here
 from powercut.report import words
 from powercut.report.examined import Unchanged
 from powercut.report.history import Night
 from powercut.report.history_reader import capture_time, read_history
+from powercut.report.live import Live, live_of
 from powercut.report.page.certificate import REPORT, certificate_html
 from powercut.report.page.glossary import GLOSSARY
 from powercut.report.page.history import history_html
@@ -43,9 +45,15 @@ from powercut.report.page.recording import (
 from powercut.report.page.run import html_report
 from powercut.report.page.scripts import BROWSE, PICTURES, TIMELINE, policy, script
 from powercut.scenario.program_text import title_of
-from powercut.store.certify_order import CERTIFICATE, read_certificate
+from powercut.store.certify_order import (
+    CERTIFICATE,
+    ORDER,
+    CertificateDir,
+    read_certificate,
+)
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
+from powercut.store.progress import read_progress
 from powercut.store.trial_dir import TrialDir
 
 ADDRESS: Final = "127.0.0.1"
@@ -100,13 +108,18 @@ class Listed:
     running: bool = False
     """It has not come to its end: it is running, or was broken off."""
 
+    live: Live | None = None
+    """How far it has come, if it says."""
+
 
 def index_html(root: Path) -> str:
     """The page that leads to all others."""
     return page("browse.html.j2").render(
         root=str(root),
         runs=sorted(_runs(root), key=lambda one: one.started, reverse=True),
-        certificates=sorted(_certificates(root), key=lambda one: one.started, reverse=True),
+        certificates=sorted(
+            [*_unfinished(root), *_certificates(root)], key=lambda one: one.started, reverse=True
+        ),
         captures=sorted(_captures(root), key=lambda one: one.started, reverse=True),
         history=_HISTORY,
         script=script(BROWSE),
@@ -132,7 +145,9 @@ def _runs(root: Path) -> Iterator[Listed]:
         folder = path.parent
         name = folder.parent.name
         if not (folder / _VERDICT).is_file():
-            yield Listed(name, "", folder.name, said=_so_far(folder), running=True)
+            live = live_of(read_progress(folder), from_here(folder), "run")
+            said = _so_far(folder) if live is None else ""
+            yield Listed(name, "", folder.name, said=said, running=True, live=live)
             continue
         try:
             run = ResultDir.open(folder).read_verdict()
@@ -145,7 +160,7 @@ def _runs(root: Path) -> Iterator[Listed]:
 
 
 def _so_far(folder: Path) -> str:
-    """How far a run has come that has not ended: the power cuts that were judged."""
+    """How far a run has come that says nothing of it: the power cuts that were judged."""
     found: Counter[str] = Counter()
     newest = 0.0
     for path in folder.glob(f"cells/*/*/{_VERDICT}"):
@@ -160,6 +175,26 @@ def _so_far(folder: Path) -> str:
     cuts = words.count(found.total(), "power cut")
     at = datetime.fromtimestamp(newest, UTC).strftime("%H:%M:%S")
     return f"has not come to its end; {cuts} judged so far: {told}; the last at {at} UTC"
+
+
+def _unfinished(root: Path) -> Iterator[Listed]:
+    """Certificates whose runs have not all come to their end."""
+    for path in _below(root, ORDER):
+        folder = path.parent
+        if (folder / CERTIFICATE).is_file():
+            continue
+        try:
+            order = CertificateDir(folder).read_order()
+        except PowercutError as error:
+            yield Listed(folder.parent.name, "", folder.name, said=f"not readable: {error}")
+            continue
+        runs = [one for name in order.scenarios for one in (folder / "runs" / name).glob("2*")]
+        ended = sum((one / _VERDICT).is_file() for one in runs)
+        found = (one for run in runs if (one := read_progress(run)) is not None)
+        live = live_of(next(found, None), from_here(folder), "certify")
+        of = words.count(len(order.scenarios), "scenario")
+        said = f"{ended:,} of {of} done" + ("" if live is None else "; the next one:")
+        yield Listed(order.title, "", folder.name, said=said, running=True, live=live)
 
 
 def _certificates(root: Path) -> Iterator[Listed]:

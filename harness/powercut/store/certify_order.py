@@ -31,7 +31,7 @@ ORDER_FORMAT: Final = "powercut-certify/1"
 CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 COMPONENTS: Final = "components.json"
-_ORDER: Final = "order.json"
+ORDER: Final = "order.json"
 _SPENT: Final = "spent.json"
 
 
@@ -103,7 +103,7 @@ class CertificateDir:
             (made.path / "runs").mkdir()
         for name, text in scenarios.items():
             write_atomic(made.scenario(name), text.encode())
-        write_atomic(made.path / _ORDER, order.model_dump_json(indent=1).encode() + b"\n")
+        write_atomic(made.path / ORDER, order.model_dump_json(indent=1).encode() + b"\n")
         return made
 
     @classmethod
@@ -114,10 +114,10 @@ class CertificateDir:
         """
         folder = path if path.is_dir() else path.parent
         for candidate in (folder, folder / "latest"):
-            if (candidate / _ORDER).is_file():
+            if (candidate / ORDER).is_file():
                 return cls(candidate.resolve())
         raise UsageError(
-            f"{path}: not a certificate's folder: there is no {_ORDER}",
+            f"{path}: not a certificate's folder: there is no {ORDER}",
             hint="give a folder such as results/certify/quick/latest",
         )
 
@@ -149,7 +149,7 @@ class CertificateDir:
 
     def read_order(self) -> Order:
         """Reads order.json; raises DamagedRecording."""
-        return read_model(self.path / _ORDER, Order)
+        return read_model(self.path / ORDER, Order)
 
     def spent_s(self) -> float:
         """Seconds that it took until now, interruptions not counted."""

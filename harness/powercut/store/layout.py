@@ -4,6 +4,7 @@
     results/<scenario>/latest -> the newest run
     results/<scenario>/<utc>-<seed>/
         scenario.yaml  environment.json  reproduce.sh  verdict.json  report.html  junit.xml
+        progress.json         while it is under way: how far it is; no evidence
         cells/<cell>/<trial>/ and controls/<name>/<trial>/
             trial.json        what was to be done          (sealed)
             base.img          the disk at power-on         (sealed, never modified; shared)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from axe.check import violations
 from certificate_maker import cell_of, certificate_of_cells
 from chromium_page import Page, page_in
 from click.testing import CliRunner
-from runs_by_hand import RECORDS, make_run
+from runs_by_hand import RECORDS, TEXT, make_run
 
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
@@ -25,6 +26,7 @@ from powercut.report.browse import ADDRESS, server
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir
+from powercut.store.progress import Busy, RunProgress, write_progress
 from powercut.store.trial_dir import TrialDir
 from powercut.timeline import data as made
 from powercut.timeline.data import timeline_json
@@ -44,6 +46,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> ResultDir:
     return run
 
 
+def under_way() -> RunProgress:
+    """How far a run is that has just begun."""
+    busy = Busy(cell="xfs", trial=3, phase="recovering crash states", states=12, states_all=64)
+    return RunProgress(
+        updated=time.time(), seconds=60.0, cells=4, cells_done=1, cuts=9, cuts_done=3,
+        cuts_before=0, verdicts={Verdict.SAFE: 2, Verdict.LOSSY: 1}, states=140, states_per_s=31.0,
+        states_all=512, busy=(busy,),
+    )  # fmt: skip
+
+
 def trial(run: ResultDir, cell: str) -> Path:
     return run.path / "cells" / cell / "0001"
 
@@ -56,6 +68,10 @@ def address(run: ResultDir) -> Iterator[str]:
     folder.mkdir(parents=True)
     certificate = certificate_of_cells([cell_of("a", Verdict.LOSSY), cell_of("b", Verdict.SAFE)])
     (folder / "certificate.json").write_text(certificate.model_dump_json())
+    running = root / "by-hand/20260101T000000Z-9"
+    running.mkdir()
+    (running / "scenario.yaml").write_text(TEXT)
+    write_progress(running, under_way())
     with server(root, 0, TOKEN) as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
@@ -100,6 +116,16 @@ def test_a_person_walks_from_the_index_to_a_recording(page: Page, run: ResultDir
     page.until("document.getElementById('plot')?.childElementCount")
     assert "by-hand: lying, trial " in text(page, "h1")
     assert text(page, ".answer b") == "LOSSY"
+
+
+def test_a_run_that_is_under_way_says_how_far_it_is(page: Page) -> None:
+    """With its totals, and what is left; what is new comes without loading the page again."""
+    row = text(page, "td[data-running]")
+    assert "3 of 9 power cuts judged: 2 SAFE, 1 LOSSY; 1 of 4 cells done" in row
+    assert "140 of 512 crash states checked, 31 a second in each trial." in row
+    assert "About 2 min left at the pace until now." in row
+    assert "Now: xfs #3 recovering crash states (12 of 64)." in row
+    assert page("document.querySelector('progress').position") == pytest.approx(1 / 3)
 
 
 def counts(source: Source, instant: int) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@
 const lists = document.getElementById("lists"), live = document.getElementById("live");
 const EVERY_MS = 2000;
 const running = () => [...lists.querySelectorAll("[data-running]")].map(
-  cell => cell.parentElement.cells[1].textContent + " " + cell.textContent).join("; ");
+  cell => cell.parentElement.cells[1].textContent + " " + cell.dataset.running).join("; ");
 
 async function look() {
   let fresh;
