@@ -20,6 +20,9 @@ _WITHOUT: Final = "-syncs"
 _LOADER: Final = "powercut_program.py"
 """What starts a program that is a class in a test file."""
 
+_STARTERS: Final = (("PowerCut",), ("--nocapture", "--exact"))
+"""Words before a test's name in Java and in Rust, as workloads/examples/ has them."""
+
 _ALWAYS: Final = ("PATH", "HOME", "LANG", "POWERCUT_FD", "POWERCUT_SEED", "POWERCUT_RUN")
 """The environment of every program."""
 
@@ -53,7 +56,7 @@ def program_scenario(program: ProgramSettings, options: RecordOptions) -> Scenar
 
     Raises UsageError that names the key of what is wrong.
     """
-    name = name_of(_of_class([*program.command])[0])
+    name = name_of(_of_test([*program.command])[0])
     if options.dropped:
         name = name[: _NAME_MAX - len(_WITHOUT)].strip("-") + _WITHOUT
     return parse_scenario(_text(name, program, options), Path(program.folder, f"{name}.yaml"))
@@ -68,22 +71,31 @@ def name_of(program: str) -> str:
 def title_of(command: Sequence[str]) -> str:
     """A command line for people: the program first, and last what its environment has of its own.
 
-    Of a class in a test file its name stands for the program.
+    Of a test that is a program its name stands for the program.
     """
     words = list(command)
     given = list(itertools.takewhile(lambda word: "=" in word, words[1:]))
     if Path(words[0]).name != "env" or len(words) < len(given) + 2:
-        return shlex.join(_of_class(words))
+        return shlex.join(_of_test(words))
     words = words[len(given) + 1 :]
-    always = (*_ALWAYS, "PYTHONPATH") if _of_class(words) != words else _ALWAYS
+    always = (*_ALWAYS, "PYTHONPATH", "CLASSPATH") if _of_test(words) != words else _ALWAYS
     own = [word for word in given if word.partition("=")[0] not in always]
-    title = shlex.join(_of_class([Path(words[0]).name, *words[1:]]))
+    title = shlex.join(_of_test([Path(words[0]).name, *words[1:]]))
     return f"{title} with {shlex.join(own)}" if own else title
 
 
-def _of_class(words: list[str]) -> list[str]:
-    """PYTHON LOADER FILE MODULE:CLASS [VERB DIR] without its first three; else all words."""
-    return words[3:] if len(words) > 3 and Path(words[1]).name == _LOADER else words
+def _of_test(words: list[str]) -> list[str]:
+    """The words after those by which a helper starts a test; all words if none did.
+
+    PYTHON LOADER FILE MODULE:CLASS, java ... PowerCut CLASS, BINARY --nocapture --exact NAME.
+    """
+    if len(words) > 3 and Path(words[1]).name == _LOADER:
+        return words[3:]
+    for starter in _STARTERS:
+        for end in range(1 + len(starter), len(words)):
+            if tuple(words[end - len(starter) : end]) == starter:
+                return words[end:]
+    return words
 
 
 def _text(name: str, program: ProgramSettings, options: RecordOptions) -> str:

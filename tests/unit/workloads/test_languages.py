@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Helpers for tests in other languages: what they make of a test is a program of the contract.
 
+And so is what `powercut init --program` writes in each language.
+
 powercut itself is replaced by one that calls the three verbs and ends as it is told.  A language
 that is not installed has no tests here.
 """
@@ -16,8 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_line import powercut
 
+from powercut.cli import init as init_module
+from powercut.cli.languages import LANGUAGES
 from powercut.paths import BUILD, EXAMPLES
+from powercut.scenario.load import load_scenario
 
 TIMEOUT_S = 600.0
 POWERCUT = """\
@@ -26,7 +32,8 @@ import json, os, subprocess, sys
 
 def call(verb, lines=None):
     reader, writer = os.pipe()
-    environment = dict(os.environ, POWERCUT_FD=str(writer))
+    given = dict(one[6:].split("=", 1) for one in options if one.startswith("--env="))
+    environment = dict(os.environ, **given, POWERCUT_FD=str(writer))
     with subprocess.Popen([*command, verb, data], pass_fds=[writer], env=environment) as process:
         os.close(writer)
         with os.fdopen(reader) as file:
@@ -47,6 +54,15 @@ sys.exit({status})
 """
 GO = [tool] if (tool := shutil.which("go")) else []
 NODE = [tool] if (tool := shutil.which("node")) else []
+GO_ENVIRONMENT = {"GOCACHE": str(BUILD / "go"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
+CARGO = [tool] if (tool := shutil.which("cargo")) else []
+JAVA = [tool] if (tool := shutil.which("java")) and shutil.which("javac") else []
+TOOLS = {"c": "cc", "go": "go", "rust": "cargo", "node": "node", "java": "javac"}
+THERE = [name for name in LANGUAGES if name not in TOOLS or shutil.which(TOOLS[name])]
+
+
+RUN = ["ready\n", "? 1\n", "+ 1\n", "? 2\n", "+ 2\n", "? 3\n", "+ 3\n"]
+"""What a program says first."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +76,13 @@ class Ended:
 
 def ended(folder: Path, argv: list[str], cwd: Path, *, status: int) -> Ended:
     """Runs `argv`, which finds a powercut that ends with `status`."""
-    powercut = folder / "powercut"
-    powercut.write_text(POWERCUT.format(python=sys.executable, folder=str(folder), status=status))
-    powercut.chmod(0o755)
+    fake = folder / "powercut-fake"
+    fake.write_text(POWERCUT.format(python=sys.executable, folder=str(folder), status=status))
+    fake.chmod(0o755)
     done = subprocess.run(
         argv,
         cwd=cwd,
-        env=dict(os.environ, POWERCUT=str(powercut)),
+        env=dict(os.environ, POWERCUT=str(fake)),
         capture_output=True,
         text=True,
         check=False,
@@ -83,7 +99,7 @@ def assert_contract(found: Ended, name: str) -> None:
     assert options == ["try", "--acks=40", "--budget=32"]
     assert name in command[-1]
     assert setup == [0, []]
-    assert run[1] == ["ready\n", "? 1\n", "+ 1\n", "? 2\n", "+ 2\n", "? 3\n", "+ 3\n"]
+    assert run[1] == RUN
     assert check[0] == 0
     assert check[1][:3] == ["= 1\n", "= 2\n", "= 3\n"]
     assert nothing == [1, []]
@@ -93,12 +109,7 @@ def assert_contract(found: Ended, name: str) -> None:
 def go_test(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The example's test binary."""
     binary = str(tmp_path_factory.mktemp("go") / "notes.test")
-    environment = dict(
-        os.environ,
-        GOCACHE=str(BUILD / "go"),
-        GOTOOLCHAIN="local",
-        CGO_ENABLED="0",
-    )
+    environment = dict(os.environ, **GO_ENVIRONMENT)
     subprocess.run(
         [*GO, "test", "-c", "-o", binary],
         cwd=EXAMPLES / "go",
@@ -125,6 +136,70 @@ def test_a_test_in_node_is_a_program(tmp_path, status):
     assert ("LOSSY: the cause" in found.told) == (status != 0)
 
 
+@pytest.fixture(scope="module")
+def cargo_test(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The example's test binary."""
+    target = tmp_path_factory.mktemp("rust")
+    argv = [
+        *CARGO,
+        "test",
+        "--offline",
+        "--no-run",
+        "--message-format=json",
+        "--target-dir",
+        target,
+    ]
+    environment = dict(os.environ, CARGO_INCREMENTAL="0")
+    environment |= {} if "HOME" in os.environ else {"CARGO_HOME": str(target / "home")}
+    source = shutil.copytree(EXAMPLES / "rust", target / "source")  # cargo writes Cargo.lock
+    done = subprocess.run(
+        argv, cwd=source, env=environment, check=True, capture_output=True, timeout=TIMEOUT_S
+    )
+    made = [json.loads(line) for line in done.stdout.splitlines()]
+    (binary,) = [one["executable"] for one in made if one.get("target", {}).get("kind") == ["test"]]
+    return str(binary)
+
+
+@pytest.mark.parametrize("status", [0, 1, 3] if CARGO else [])
+def test_a_test_in_rust_is_a_program(tmp_path, cargo_test, status):
+    found = ended(tmp_path, [cargo_test, "--nocapture"], tmp_path, status=status)
+    assert_contract(found, "notes_survive_a_power_cut")
+    assert (found.status != 0) == (status != 0)
+    assert "LOSSY: the cause" in found.told
+
+
+STARTER = """
+class Starter {
+    public static void main(String[] words) throws Exception {
+        PowerCut.cut(NotesTest.Notes.class, "--acks=40", "--budget=32");
+    }
+}
+"""
+ANNOTATION = "package org.junit.jupiter.api; public @interface Test {}"
+
+
+@pytest.fixture(scope="module")
+def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example's classes; that of JUnit which it names does nothing here."""
+    made = tmp_path_factory.mktemp("java")
+    (made / "Starter.java").write_text(STARTER)
+    (made / "Test.java").write_text(ANNOTATION)
+    sources = [*made.glob("*.java"), *(EXAMPLES / "java").glob("*.java")]
+    subprocess.run(["javac", "-d", made, *sources], check=True, timeout=TIMEOUT_S)
+    return made
+
+
+@pytest.mark.parametrize("status", [0, 1, 3] if JAVA else [])
+def test_a_test_in_java_is_a_program(tmp_path, java_classes, status):
+    argv = [*JAVA, "-XX:TieredStopAtLevel=1", "-cp", str(java_classes), "Starter"]
+    found = ended(tmp_path, argv, tmp_path, status=status)
+    class_path = found.calls[0].pop(3)
+    assert class_path == f"--env=CLASSPATH={java_classes}"
+    assert_contract(found, "NotesTest$Notes")
+    assert (found.status != 0) == (status != 0)
+    assert "LOSSY: the cause" in found.told
+
+
 NEVER = """
 import { powerCut } from %s;
 powerCut("never", import.meta.url, { check: () => new Promise(() => {}) });
@@ -139,3 +214,35 @@ def test_a_check_in_node_that_never_ends_has_not_looked_at_everything(tmp_path, 
     environment = dict(os.environ, POWERCUT_FD="2")
     done = subprocess.run(argv, check=False, env=environment, timeout=TIMEOUT_S)
     assert done.returncode == 1
+
+
+def build(folder: Path, language: str) -> None:
+    """What the recipe does; JUnit, which the Java example names, may not be there."""
+    command = LANGUAGES[language].build
+    if language == "java" and not Path("/usr/share/java/junit-jupiter-api.jar").exists():
+        stub = "package org.junit.jupiter.api; public @interface Test {}"
+        (folder / "Test.java").write_text(stub)
+        command += " Test.java"
+    environment = dict(os.environ, **GO_ENVIRONMENT)
+    argv = ["sh", "-ec", command]
+    subprocess.run(argv, cwd=folder, env=environment, check=True, timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("language", THERE)
+def test_what_it_writes_keeps_the_contract(tmp_path, monkeypatch, language):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init_module, "_write_wheel", lambda folder: None)  # it takes a second
+    said = powercut("init", "--program", "--language", language)
+    assert said.returncode == 0
+    build(tmp_path, language)
+    program = LANGUAGES[language].program
+    assert f"try -- ./{program}" in said.stdout
+    argv = ["sh", "-ec", f'"$POWERCUT" try -- ./{program}']
+    _, (setup, run, check, _) = ended(tmp_path, argv, tmp_path, status=0).calls[1:]
+    assert setup == [0, []]
+    assert run[1] == RUN
+    assert check[0] == 0
+    assert check[1][0].startswith("= 1")
+    scenario = load_scenario(tmp_path / "scenarios/program.yaml")
+    (command,) = [scenario.settings.workload.command]
+    assert (tmp_path / "scenarios" / command[0]).resolve() == tmp_path / program
