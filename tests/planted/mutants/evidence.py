@@ -14,6 +14,18 @@ heard = planter("listened", LISTENED)
 
 MUTANTS: tuple[Mutant, ...] = (
     *channel(
+        f"{_P}/channel/line_channel.py",
+        (
+            "ended-before-heard",
+            At(
+                "LineChannel._wait",
+                "self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))",
+            ),
+            "pass",
+            "what a program says just before it ends is taken for never said",
+        ),
+    ),
+    *channel(
         f"{_P}/channel/wire.py",
         (
             "checksum-unchecked",

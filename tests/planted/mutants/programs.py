@@ -220,15 +220,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "del error",
             "lines that could not be kept are not missed",
         ),
-        (
-            "ended-before-heard",
-            At(
-                "LineChannel._wait",
-                "self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))",
-            ),
-            "pass",
-            "what a program says just before it ends is taken for never said",
-        ),
     ),
     *program(
         f"{_P}/channel/check_lines.py",
