@@ -423,7 +423,7 @@ def test_a_disk_that_stops_at_a_flush_stands_still_until_the_cut(folder):
 
 
 def test_what_was_in_flight_when_the_flush_came_does_not_complete(folder):
-    contract = DeviceContract(fua_latency_ns=200_000_000)
+    contract = DeviceContract(fua_latency_ns=2_000_000_000)  # the flush comes within it
     with running(folder, contract) as disk, NbdClient(disk.socket) as client:
         disk.stop_at_flush(1)
         client.begin_write(0, sectors("a"), fua=True)
@@ -431,7 +431,7 @@ def test_what_was_in_flight_when_the_flush_came_does_not_complete(folder):
             pass
         client.begin_flush()
         assert disk.wait_stopped(timeout_s=TIMEOUT_S)
-        time.sleep(0.4)  # longer than the write takes
+        time.sleep(2.2)  # longer than the write takes
         cut(disk)
     assert read_timeline(folder / "log", verify_payloads=True).requests.completed_ns.tolist() == [
         *(NEVER, NEVER)

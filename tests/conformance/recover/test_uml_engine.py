@@ -182,7 +182,7 @@ def test_a_kernel_that_stops_is_restarted_and_asked_again(disk):
         for process in kernels(engine.pid):
             with suppress(ProcessLookupError):  # those of its user space come and go
                 os.kill(process, signal.SIGSTOP)
-        assert engine.recover(long, timeout_s=5).extents == intact(200)
+        assert engine.recover(long, timeout_s=10).extents == intact(200)
         assert engine.boots == 2
 
 

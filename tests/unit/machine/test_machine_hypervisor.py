@@ -159,15 +159,21 @@ def test_a_program_that_ends_at_once_is_told_with_its_words(directory):
     assert not (directory / "qmp").exists()
 
 
-def test_a_program_that_never_connects_is_killed_at_the_deadline(directory):
-    argv = ["/bin/sh", "-c", f"echo $$ > {directory}/pid; exec sleep 3600"]
+def test_a_program_that_never_connects_is_killed_at_the_deadline(directory, monkeypatch):
+    made = []
+
+    def remembered(*args, **more):
+        made.append(spawn(*args, **more))
+        return made[-1]
+
+    monkeypatch.setattr("powercut.machine.qemu.hypervisor.spawn", remembered)
+    argv = ["/bin/sleep", "3600"]
     with pytest.raises(HostError, match="did not connect to QMP within"):
         Hypervisor.launch(
-            argv, directory / "qmp", directory / "log", directory / "console", timeout_s=0.5
+            argv, directory / "qmp", directory / "log", directory / "console", timeout_s=0.05
         )
-    pid = int((directory / "pid").read_text())
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(made[0].pid, 0)
 
 
 def test_a_peer_that_speaks_something_else(directory):

@@ -17,6 +17,8 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.scenario.settings_power import PowerSettings
 
 LONG_S = 60
+SLOW_S = 5
+"""What hangs has begun by then, on a busy host, too."""
 
 
 @pytest.fixture
@@ -150,8 +152,8 @@ def test_a_command_that_fails_is_told_with_its_words(command, words):
 def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path):
     mark = tmp_path / "pid"
     script = f"sleep 1000 & echo $! > {mark}; wait"
-    with pytest.raises(DeadlineExceeded, match="did not end within 1 s"):
-        Power(PowerSettings(off=(("sh", "-c", script),))).off(timeout_s=1)
+    with pytest.raises(DeadlineExceeded, match="did not end within 5 s"):
+        Power(PowerSettings(off=(("sh", "-c", script),))).off(timeout_s=SLOW_S)
     pid = mark.read_text().strip()
     status = Path(f"/proc/{pid}/stat")
     deadline = time.monotonic() + LONG_S
