@@ -26,7 +26,7 @@ from powercut.crash.selection import Selection
 from powercut.crash.states import CrashState, Model
 from powercut.explore.clock import BATCH_MAX, Clock
 from powercut.explore.disks import DiskMedium
-from powercut.explore.file_maps import map_losses
+from powercut.explore.file_maps import map_program
 from powercut.explore.findings import NO_STATE, FindingCollector, torn_within
 from powercut.explore.medium import BulkReader, Medium
 from powercut.explore.request import (
@@ -90,7 +90,7 @@ def explore(
         result = result.model_copy(update={"fleet": spread.account})
     if keep:
         write_exploration(trial, result)
-        map_losses(recorded, result)
+        map_program(recorded, result, shelf)
     return result
 
 

@@ -17,7 +17,7 @@ from powercut.crash.explore import InstantKind
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import Model
 from powercut.explore.explorer import explore
-from powercut.explore.file_maps import map_losses
+from powercut.explore.file_maps import map_program
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
@@ -76,7 +76,7 @@ class RecoveredStates:
         """Keeps where files lay at the cut; without, the story of a loss names fewer writes."""
         if not self.again:
             with suppress(PowercutError):
-                map_losses(open_trial(trial))
+                map_program(open_trial(trial), shelf=self.shelf)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ then those nearest to it: a file that was being made at an instant stands in a l
 from __future__ import annotations
 
 from bisect import bisect_right
+from copy import copy
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
@@ -33,6 +34,21 @@ class FilePlaces:
         self._places = places
         self._maps = [_sorted(one, below) for one in maps]
         self._begins = [[extent[0] for extent in extents] for extents in self._maps]
+        self.instants = [one.instant for one in maps]
+
+    def near(self, instant: int) -> FilePlaces:
+        """The same, for a write of `instant`: maps nearest to that are asked first, of two as near
+        the later one, by which a file that was being made has its name.
+        """
+        order = sorted(
+            range(len(self.instants)),
+            key=lambda at: (abs(self.instants[at] - instant), -self.instants[at]),
+        )
+        other = copy(self)
+        other._maps = [self._maps[at] for at in order]
+        other._begins = [self._begins[at] for at in order]
+        other.instants = [self.instants[at] for at in order]
+        return other
 
     def parts(self, offset: int, payload: bytes) -> list[Part]:
         """What the write of `payload` at `offset` (bytes) holds, in order."""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """files.json: where the files of a recording lay on its disk, for names of lost writes.
 
-It lies beside the recording and outside of its seal, since it follows from it.  Numbers are bytes,
+It lies beside the recording and outside of its seal, since it follows from it.  It names, and no
+verdict rests on it.  Numbers are bytes,
 instants nanoseconds on the clock of the recording.
 """
 

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Protocol
 
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import NameChange
 from powercut.crash.states import CrashState
 from powercut.model.timeline import RequestKind
-from powercut.recording.disk_files import naming
-from powercut.recording.disk_places import Part
+from powercut.recording.disk_files import FilePlaces, naming
+from powercut.recording.disk_places import NamesWrites, Part
 from powercut.recording.folder import CaptureRecording
 from powercut.recording.folder_names import FolderNames, in_file
 from powercut.recording.instants import plain_state
@@ -58,6 +60,13 @@ class DiskNames:
     def __init__(self, recording: Recording, instant: int) -> None:
         self._recording = recording
         self._places = naming(recording, instant)
+        self._mapped = sorted(self._places.instants if isinstance(self._places, FilePlaces) else ())
+        self._near = cache(self._by_map)
+
+    def _by_map(self, number: int) -> NamesWrites:
+        """What names writes after which that map is the first."""
+        assert isinstance(self._places, FilePlaces)
+        return self._places.near(self._mapped[number])
 
     def lane(self, request: int) -> str:
         """By the first sector, so that long recordings are named in seconds."""
@@ -97,7 +106,11 @@ class DiskNames:
         if timeline.requests.data_offset[request] < 0:
             return []
         payload = timeline.payload(request)[:length].tobytes()
-        return self._places.parts(int(timeline.requests.offset[request]), payload)
+        places = self._places
+        if self._mapped:
+            after = bisect_left(self._mapped, int(timeline.requests.submitted_ns[request]))
+            places = self._near(min(after, len(self._mapped) - 1))
+        return places.parts(int(timeline.requests.offset[request]), payload)
 
 
 class TreeNames:

@@ -81,3 +81,18 @@ def test_missing_writes_are_told_file_by_file():
         "missing writes by what they hold: pg_wal/0001, bytes 0 to 12,288 (2 writes); "
         "file data or a directory"
     )
+
+
+def test_a_write_is_named_by_the_map_nearest_to_it():
+    """Blocks go from one file to the next: at each instant they have the name of then."""
+    first = MappedFile(path="data/new", extents=((2 * K, 0, K),))
+    second = MappedFile(path="data/value", extents=((2 * K, 0, K),))
+    places = named((100, [first]), (200, [second]), (300, []))
+
+    def what(instant: int) -> str:
+        return places.near(instant).parts(2 * K, b"\1" * K)[0].what
+
+    assert [what(one) for one in (0, 100, 149, 150, 200, 300)] == [
+        "new", "new", "new", "value", "value", "value",
+    ]  # fmt: skip
+    assert places.parts(2 * K, b"\1" * K)[0].what == "new", "the others are as they were"
