@@ -43,10 +43,10 @@ LAUGHS = "a: &a [l, l, l, l, l, l, l, l, l]\n" + "".join(
     ],
 )
 def test_bombs_and_oddities_are_refused_at_once(text, says):
-    begin = time.monotonic()
+    begin = time.process_time()  # others may want the processor, too
     with pytest.raises(UsageError, match=says):
         parse_scenario(text, Path("x.yaml"))
-    assert time.monotonic() - begin < 10
+    assert time.process_time() - begin < 10
 
 
 scalars = st.one_of(

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -12,6 +14,9 @@ from pathlib import Path
 
 DROPBEAR = shutil.which("dropbear") or "/usr/sbin/dropbear"
 DROPBEARKEY = shutil.which("dropbearkey") or "/usr/bin/dropbearkey"
+_PORTS = range(20_000, 32_000)
+"""Below net.ipv4.ip_local_port_range."""
+
 NEEDED = (DROPBEAR, DROPBEARKEY, "ssh-keygen")
 
 
@@ -77,8 +82,11 @@ def openssh_host_key(folder: Path) -> tuple[Path, str]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """One that a server may take a moment later: the kernel gives no such port to connections."""
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise RuntimeError("no port is free")
 
 
 class SshServer:

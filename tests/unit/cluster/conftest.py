@@ -12,9 +12,12 @@ from powercut.scenario.machines import MACHINES
 
 @pytest.fixture(scope="session", autouse=True)
 def _together():
-    """No run begins before each of its hosts has a part in it, however busy this host is."""
+    """No run begins before each of its hosts has a part in it, however busy this host is; what
+    becomes of them is seen soon."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("powercut.cluster.roster.TOGETHER_S", float(TIMEOUT_S))
+        for room in ("roster", "work"):
+            patch.setattr(f"powercut.cluster.{room}._LOOK_S", 0.05)
         yield
 
 
