@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of Dask, in a process of its own that unpickles nothing and sees nothing.
 
-    python -m powercut.cluster.dispatcher tcp|tls SOCKET
+    python -m powercut.cluster.dispatcher tcp|tls DESCRIPTOR
 
 What a worker answers comes through Dask as a pickle, so whoever loads it runs whatever code the
 worker has put into it.  Two walls stand between that and the controller:
@@ -10,7 +10,8 @@ worker has put into it.  Two walls stand between that and the controller:
    rebuild an object gives `Refused` instead.  So the dispatcher stays what it is, and one host
    cannot speak for another.
 2. It runs in the sandbox (powercut.cluster.engine): no file but these modules, no
-   process of others, and no network but SOCKET, which the controller joins to the scheduler.
+   process of others, and no network but what it sends through the socket DESCRIPTOR: ends of
+   sockets, each of which the controller joins to the scheduler.
 
 It reads orders from standard input, after a line with certificates, and writes answers to standard
 output, JSON, one a line:
@@ -28,6 +29,7 @@ import asyncio
 import json
 import os
 import pickle
+import socket
 import sys
 import time
 from typing import Any, Final
@@ -164,7 +166,7 @@ class Dispatcher:
         self.say(workers=told)
 
 
-async def _relay(socket: str) -> int:
+async def _relay(line: socket.socket) -> int:
     """A port of this network of its own that leads to the scheduler."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -178,14 +180,17 @@ async def _relay(socket: str) -> int:
             writer.close()
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, here = await asyncio.open_unix_connection(socket)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(line, [b"+"], [theirs.fileno()])
+        there, here = await asyncio.open_unix_connection(sock=ours)
         await asyncio.gather(pump(reader, here), pump(there, writer))
 
     server = await asyncio.start_server(join, "127.0.0.1", 0)
     return int(server.sockets[0].getsockname()[1])
 
 
-async def _main(protocol: str, socket: str) -> None:
+async def _main(protocol: str, line: socket.socket) -> None:
     reader = asyncio.StreamReader(limit=_LINE_MAX)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -194,7 +199,7 @@ async def _main(protocol: str, socket: str) -> None:
     unpickle_nothing()
     connect: Any = Client
     client = await connect(
-        f"{protocol}://127.0.0.1:{await _relay(socket)}",
+        f"{protocol}://127.0.0.1:{await _relay(line)}",
         asynchronous=True,
         direct_to_workers=False,
         set_as_default=False,
@@ -206,9 +211,9 @@ async def _main(protocol: str, socket: str) -> None:
 
 def main() -> None:
     """For the controller."""
-    protocol, socket = sys.argv[1:]
+    protocol, descriptor = sys.argv[1:]
     try:
-        asyncio.run(_main(protocol, socket))
+        asyncio.run(_main(protocol, socket.socket(fileno=int(descriptor))))
     except Exception as error:
         sys.stdout.write(json.dumps({"gone": f"{type(error).__name__}: {error}"[:500]}) + "\n")
         sys.stdout.flush()

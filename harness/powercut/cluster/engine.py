@@ -12,7 +12,6 @@ import itertools
 import json
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -147,7 +146,6 @@ class Engine(Closing):
     """One dispatcher.  Raises HostError if it cannot be started, EngineLost if nothing answers."""
 
     def __init__(self, address: Address) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="powercut-engine-")
         self.folder = address.folder
         self._calls: dict[int, Future[Answer]] = {}
         self._ids = itertools.count(1)
@@ -156,18 +154,16 @@ class Engine(Closing):
         self._workers: tuple[WorkerSeen, ...] | None = None
         self._news: Future[None] = Future()
         self._gone = ""
-        self._server = socket.socket(socket.AF_UNIX)
-        path = Path(self._folder.name) / "engine"
-        self._server.bind(str(path))
-        self._server.listen(64)
+        self._line, theirs = socket.socketpair()
         self._joined: list[socket.socket] = []
         self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = start_apart(
-                "powercut.cluster.dispatcher",
-                [address.protocol, str(path)],
-                folders=[path],
-            )
+            with theirs:
+                self._process = start_apart(
+                    "powercut.cluster.dispatcher",
+                    [address.protocol, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                )
             self._send({"pem": address.pem.model_dump() if address.pem else None})
         except HostError:
             self.close()
@@ -279,27 +275,30 @@ class Engine(Closing):
                 future.set_exception(EngineLost(self._gone))
 
     def _accept(self, address: Address) -> None:
-        """Joins what the dispatcher connects to with the scheduler, bytes as they are."""
+        """Joins each socket that the dispatcher sends with the scheduler, bytes as they are."""
         with contextlib.suppress(OSError):
-            while True:
-                here, _ = self._server.accept()
-                try:
-                    there = socket.create_connection((address.host, address.port), _CONNECT_S)
-                except OSError as error:
-                    self._lose(f"{address.host}:{address.port} cannot be reached: {error}")
-                    here.close()
-                    continue
-                there.settimeout(None)
-                self._joined += [here, there]
-                for one, other in ((here, there), (there, here)):
-                    threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+            while (received := socket.recv_fds(self._line, 1, 1))[0]:
+                for here in (socket.socket(fileno=one) for one in received[1]):
+                    self._join(here, address)
+
+    def _join(self, here: socket.socket, address: Address) -> None:
+        try:
+            there = socket.create_connection((address.host, address.port), _CONNECT_S)
+        except OSError as error:
+            self._lose(f"{address.host}:{address.port} cannot be reached: {error}")
+            here.close()
+            return
+        there.settimeout(None)
+        self._joined += [here, there]
+        for one, other in ((here, there), (there, here)):
+            threading.Thread(target=_pump, args=(one, other), daemon=True).start()
 
     def close(self) -> None:
         """The dispatcher ends, and whoever waits hears so."""
         self._lose("the run is over")
         with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        for one in (self._server, *self._joined):
+            self._line.shutdown(socket.SHUT_RDWR)
+        for one in (self._line, *self._joined):
             one.close()
         if self._process is not None:
             self._process.kill()
@@ -308,7 +307,6 @@ class Engine(Closing):
                 assert pipe is not None
                 with contextlib.suppress(OSError):
                     pipe.close()
-        self._folder.cleanup()
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:

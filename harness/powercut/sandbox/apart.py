@@ -28,11 +28,11 @@ def start_apart(
     words: Sequence[str],
     *,
     reads: Sequence[Path] = (),
-    folders: Sequence[Path] = (),
     network: bool = False,
     paths: Sequence[Path] = (),
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts a module of this Python, or of `paths`, that sees `reads` and may fill `folders`.
+    """Starts a module of this Python, or of `paths`, that sees `reads`, and has `pass_fds`.
 
     It ends with the thread that starts it.  Its standard error goes nowhere.  Raises HostError
     where there is no bubblewrap.
@@ -55,8 +55,6 @@ def start_apart(
     shown = [path for path in python if not path.is_relative_to("/usr")]
     for path in dict.fromkeys((*shown, PACKAGE, *reads)):
         argv += ["--ro-bind", str(path), str(path)]
-    for path in folders:
-        argv += ["--bind", str(path), str(path)]
     argv += ["--", sys.executable, "-m", module, *words]
     environment = {
         "PATH": "/usr/bin:/bin",
@@ -72,4 +70,5 @@ def start_apart(
         stderr=subprocess.DEVNULL,
         env=environment,
         cwd="/",
+        pass_fds=pass_fds,
     )

@@ -11,6 +11,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def hostile(address, tmp_path_factory):
         yield address
 
 
-def without_sandbox(module, words, **_):
+def without_sandbox(module, words, *, pass_fds):
     environment = {**os.environ, "PYTHONPATH": f"{PACKAGE.parent}:{SUPPORT}"}
     return subprocess.Popen(
         [sys.executable, "-m", module, *words],
@@ -65,16 +66,17 @@ def without_sandbox(module, words, **_):
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment,
+        pass_fds=pass_fds,
     )
 
 
-def naive_in_sandbox(_module, words, *, folders):
+def naive_in_sandbox(_module, words, **more):
     # Its module and what harm it imports are shown, or the attack would fail for want of them.
-    return start_apart("naive_dispatcher", words, folders=folders, reads=[SUPPORT], paths=[SUPPORT])
+    return start_apart("naive_dispatcher", words, reads=[SUPPORT], paths=[SUPPORT], **more)
 
 
-def naive_without_sandbox(_module, words, **_):
-    return without_sandbox("naive_dispatcher", words)
+def naive_without_sandbox(_module, words, **more):
+    return without_sandbox("naive_dispatcher", words, **more)
 
 
 def attack(address, marker):
@@ -118,6 +120,34 @@ def test_the_attack_does_harm_where_neither_wall_stands(hostile, tmp_path, monke
 def test_both_walls_and_the_engine_goes_on(hostile, tmp_path):
     assert attack(hostile, tmp_path / "marker") == "after"
     assert not (tmp_path / "marker").exists()
+
+
+def test_an_engine_makes_no_file_that_a_killed_controller_would_leave(
+    address, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Engine(address):
+        assert not list(tmp_path.iterdir())
+
+
+STRANGE = """
+import os, socket, sys
+line = socket.socket(fileno=int(sys.argv[2]))
+socket.send_fds(line, [b"+"], [])
+socket.send_fds(line, [b"+"], [os.open(os.devnull, os.O_RDONLY)])
+"""
+
+
+def test_a_dispatcher_that_sends_what_is_no_socket_is_gone(address, monkeypatch):
+    argv = [sys.executable, "-c", STRANGE]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+    def strange(_module, words, *, pass_fds):
+        return subprocess.Popen([*argv, *words], pass_fds=pass_fds, **pipes)
+
+    monkeypatch.setattr(engines, "start_apart", strange)
+    with pytest.raises(EngineLost, match="the dispatcher has ended"):
+        Engine(address)
 
 
 def test_nobody_without_the_certificate_is_let_in(address):
