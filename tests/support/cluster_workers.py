@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of a real Dask scheduler, each a process of this host: `python -m cluster_workers KIND`.
+"""Workers of a real Dask scheduler, each a process of this host: `python cluster_workers.py KIND`.
 
 `fake` makes trials on the fake machine; `hostile` answers with objects that do harm where they are
 unpickled; `mad` kills its process when a trial is asked for; `stuck` never answers; `patient` makes
@@ -17,9 +17,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from powercut.cluster import local, node, task
+from powercut.cluster import node, task
 from powercut.cluster.engine import Address
+from powercut.cluster.local import begin, start_node
 from powercut.cluster.messages import FOLDER
+from powercut.cluster.node import Node
 
 GO = "go"
 PATIENCE_S = 120
@@ -104,31 +106,27 @@ def on_fake_machine() -> None:
 
 @contextlib.contextmanager
 def worker(
-    address: Address, name: str, kind: str, folder: Path, threads: int = 1
+    address: Address, name: str, kind: str, folder: Path, threads: int = 1, **environment: str
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that can be killed."""
-    support = str(Path(__file__).parent)
-    with contextlib.ExitStack() as stack:
-        real = subprocess.Popen
-
-        def begin(argv, **more):
-            argv = [argv[0], "-m", "cluster_workers", kind]
-            more["env"] = {**os.environ, "PYTHONPATH": support}
-            return real(argv, **more)
-
-        local.subprocess.Popen = begin
-        try:
-            made = stack.enter_context(local.worker(address, name, threads, folder))
-        finally:
-            local.subprocess.Popen = real
-        yield made
+    """A process that can be killed; `real` makes trials on what this host has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    node = Node(
+        pem=address.pem,
+        scheduler=f"tls://{address.host}:{address.port}",
+        name=name,
+        threads=threads,
+        environment={FOLDER: str(folder), "DASK_TEMPORARY_DIRECTORY": str(folder), **environment},
+    )
+    with start_node(folder, [__file__, kind]) as process:
+        begin(process, node)
+        yield process
 
 
 def main() -> None:
     kind = sys.argv[1]
     if kind == "hostile":
         task.perform = hostile
-    else:
+    elif kind != "real":
         task.perform = {"mad": mad, "stuck": stuck, "patient": patient}.get(kind, honest)
         start = node._serve
 

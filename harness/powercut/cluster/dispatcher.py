@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client of Dask, in a process of its own that unpickles nothing and sees nothing.
 
-    python -m powercut.cluster.dispatcher tcp|tls DESCRIPTOR
+    python -m powercut.cluster.dispatcher DESCRIPTOR
 
 What a worker answers comes through Dask as a pickle, so whoever loads it runs whatever code the
 worker has put into it.  Two walls stand between that and the controller:
@@ -13,8 +13,8 @@ worker has put into it.  Two walls stand between that and the controller:
    process of others, and no network but what it sends through the socket DESCRIPTOR: ends of
    sockets, each of which the controller joins to the scheduler.
 
-It reads orders from standard input, after a line with certificates, and writes answers to standard
-output, JSON, one a line:
+It reads orders from standard input, after a line with protocol and certificates, and writes
+answers to standard output, JSON, one a line:
 
     {"id": 1, "call": NAME, "text": TEXT, "workers": [ADDRESS]}    {"cancel": 1}
     {"id": 1, "worker": ADDRESS, "text": TEXT}    {"id": 1, "trouble": WHY}
@@ -190,11 +190,12 @@ async def _relay(line: socket.socket) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
-async def _main(protocol: str, line: socket.socket) -> None:
+async def _main(line: socket.socket) -> None:
     reader = asyncio.StreamReader(limit=_LINE_MAX)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    pem = json.loads(await reader.readline())["pem"]
+    told = json.loads(await reader.readline())
+    protocol, pem = told["protocol"], told["pem"]
     security = None if pem is None else Pem.model_validate(pem).security()
     unpickle_nothing()
     connect: Any = Client
@@ -211,9 +212,9 @@ async def _main(protocol: str, line: socket.socket) -> None:
 
 def main() -> None:
     """For the controller."""
-    protocol, descriptor = sys.argv[1:]
+    (descriptor,) = sys.argv[1:]
     try:
-        asyncio.run(_main(protocol, socket.socket(fileno=int(descriptor))))
+        asyncio.run(_main(socket.socket(fileno=int(descriptor))))
     except Exception as error:
         sys.stdout.write(json.dumps({"gone": f"{type(error).__name__}: {error}"[:500]}) + "\n")
         sys.stdout.flush()

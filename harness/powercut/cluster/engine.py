@@ -13,7 +13,7 @@ import json
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +145,9 @@ class Answer:
 class Engine(Closing):
     """One dispatcher.  Raises HostError if it cannot be started, EngineLost if nothing answers."""
 
-    def __init__(self, address: Address) -> None:
-        self.folder = address.folder
+    def __init__(self, address: Address | Callable[[], Address]) -> None:
+        """A function may take its time to give the address, and raise HostError."""
+        self.folder: Path | None = None
         self._calls: dict[int, Future[Answer]] = {}
         self._ids = itertools.count(1)
         self._changing = threading.Condition()
@@ -161,10 +162,13 @@ class Engine(Closing):
             with theirs:
                 self._process = start_apart(
                     "powercut.cluster.dispatcher",
-                    [address.protocol, str(theirs.fileno())],
+                    [str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
                 )
-            self._send({"pem": address.pem.model_dump() if address.pem else None})
+            address = address if isinstance(address, Address) else address()
+            self.folder = address.folder
+            pem = address.pem.model_dump() if address.pem else None
+            self._send({"protocol": address.protocol, "pem": pem})
         except HostError:
             self.close()
             raise

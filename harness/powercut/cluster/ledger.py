@@ -120,10 +120,15 @@ class Ledger:
                 self._of_host.setdefault(claim.host.name, {}).setdefault(name, {})[number] = claim
             return claim.host.present
 
-    def add_control(self, key: str, claim: Claim) -> None:
-        """Counts a control; `key` says what it does (powercut.campaign.assemble)."""
+    def add_control(self, key: str, claim: Claim) -> bool:
+        """Counts a control; `key` says what it does (powercut.campaign.assemble).
+
+        False if its host was found out meanwhile.
+        """
         with self._changing:
-            self._controls[claim.host.name, key] = claim
+            if claim.host.present:
+                self._controls[claim.host.name, key] = claim
+            return claim.host.present
 
     def missing(self, cell: Cell) -> Iterator[Item]:
         """The trials of a cell that are to be made, in order; each is looked up when it is due."""
@@ -210,12 +215,16 @@ class Ledger:
         item = Item(name, cell.parameters, cell.trials[number - 1])
         return Claim(host, item, row.result, self._place_of(name, number), row=row)
 
-    def set_judged(self, claim: Claim) -> None:
-        """The recording of a claim was fetched, and came to the same here."""
-        claim.judged = True
-        if claim.row is not None:
-            with self._changing:
-                self._rows.set_judged(claim.item.name, claim.item.trial.number)
+    def set_judged(self, claim: Claim) -> bool:
+        """The recording of a claim was fetched, and came to the same here; False if its host was
+        found out meanwhile: another's claim of the trial was not judged then.
+        """
+        with self._changing:
+            if claim.host.present:
+                claim.judged = True
+                if claim.row is not None:
+                    self._rows.set_judged(claim.item.name, claim.item.trial.number)
+            return claim.host.present
 
     def restore_rows(self, hosts: Mapping[str, ClusterHost]) -> Iterator[Claim]:
         """Takes the rows that an interrupted run had of `hosts`; others are made again."""

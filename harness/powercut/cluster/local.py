@@ -13,7 +13,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -43,45 +43,47 @@ def scheduler() -> Iterator[Address]:
     """A scheduler on loopback that lives as long as the context.  Raises HostError."""
     pem = new_pem()
     process = start_apart("powercut.cluster.node", [], network=True)
-    with _running(process):
-        yield Address.parse(_begin(process, Node(pem=pem)), pem)
+    with running(process):
+        yield Address.parse(begin(process, Node(pem=pem)), pem)
 
 
 @contextlib.contextmanager
-def local_cluster(threads: int | None = None) -> Iterator[Address]:
-    """A scheduler, and a worker with all processors of this host.  Raises HostError."""
-    with scheduler() as address, worker(address, LOCAL, threads or _processors(), local_folder()):
-        yield replace(address, folder=local_folder())
-
-
-@contextlib.contextmanager
-def worker(
-    address: Address, name: str, threads: int, folder: Path, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker of this host, in its own right.  Raises HostError."""
-    assert address.pem is not None
-    folder.mkdir(parents=True, exist_ok=True)
+def local_cluster(threads: int | None = None) -> Iterator[Callable[[], Address]]:
+    """A scheduler, and a worker with all processors of this host, in one process: who would take
+    over the scheduler has this host already.  They start while others do; what is given waits for
+    them, and raises HostError.
+    """
+    pem, folder = new_pem(), local_folder()
     node = Node(
-        pem=address.pem,
-        scheduler=f"tls://{address.host}:{address.port}",
-        name=name,
-        threads=threads,
-        environment={FOLDER: str(folder), "DASK_TEMPORARY_DIRECTORY": str(folder), **environment},
+        pem=pem,
+        name=LOCAL,
+        threads=threads or len(os.sched_getaffinity(0)),
+        environment={FOLDER: str(folder), "DASK_TEMPORARY_DIRECTORY": str(folder)},
     )
+    folder.mkdir(parents=True, exist_ok=True)
+    with start_node(folder) as process:
+        yield lambda: replace(Address.parse(begin(process, node), pem), folder=folder)
+
+
+@contextlib.contextmanager
+def start_node(
+    folder: Path, words: Sequence[str] = ("-m", "powercut.cluster.node")
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this user's, with a worker or both, until the context ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "powercut.cluster.node"],
+        [sys.executable, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=folder,
     )
-    with _running(process):
-        _begin(process, node)
+    with running(process):
         yield process
 
 
 @contextlib.contextmanager
-def _running(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def running(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ends it when the context ends."""
     try:
         yield
     finally:
@@ -96,10 +98,11 @@ def _running(process: subprocess.Popen[bytes]) -> Iterator[None]:
             process.wait()
 
 
-def _begin(process: subprocess.Popen[bytes], node: Node) -> str:
+def begin(process: subprocess.Popen[bytes], node: Node) -> str:
+    """Tells it what it is; the address at which it listens.  Raises HostError."""
     assert process.stdin is not None
     assert process.stdout is not None
-    what = "worker" if node.scheduler else "scheduler"
+    what = "worker" if node.name else "scheduler"
     with contextlib.suppress(OSError):
         process.stdin.write(node.model_dump_json().encode() + b"\n")
         process.stdin.flush()
@@ -118,7 +121,3 @@ def _begin(process: subprocess.Popen[bytes], node: Node) -> str:
         raise HostError(
             f"Dask's {what} does not start", hint="pip install 'powercut[cluster]'"
         ) from None
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scheduler or a worker of Dask's that ends when the one who started it does.
+"""A scheduler or a worker of Dask's, or both, that ends when the one who started it does.
 
     python -m powercut.cluster.node
 
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+from importlib import import_module
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -31,6 +32,8 @@ class Node(BaseModel):
     """The address of the scheduler; empty: this is the one."""
 
     name: str = ""
+    """Of the worker; empty: this is none."""
+
     threads: int = 1
     port: int = 0
     """On loopback; 0: any that is free."""
@@ -47,19 +50,16 @@ async def _serve(node: Node) -> None:
     make_worker: Any = Worker
     there = {"protocol": "tls://", "host": "127.0.0.1", "port": node.port}
     common: dict[str, Any] = {"security": node.pem.security(), "dashboard": False}
-    server: Any
-    if node.scheduler:
-        server = make_worker(
-            node.scheduler,
-            name=node.name,
-            nthreads=node.threads,
-            memory_limit=0,
-            **there,
-            **common,
-        )
-    else:
-        server = make_scheduler(**there, **common)
-    await server
+    server: Any = None
+    if not node.scheduler:
+        server = await make_scheduler(**there, **common)
+    if node.name:
+        where = node.scheduler or server.address
+        settings = {"name": node.name, "nthreads": node.threads, "memory_limit": 0}
+        worker = await make_worker(where, **settings, **there, **common)
+        # What a trial needs is read while the first one is on its way.
+        threading.Thread(target=import_module, args=("powercut.cluster.host",)).start()
+        server = server or worker
     sys.stdout.write(json.dumps({"address": server.address}) + "\n")
     sys.stdout.flush()
     await server.finished()

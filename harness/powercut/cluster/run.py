@@ -14,10 +14,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Final
 
@@ -63,6 +64,9 @@ from powercut.trial.job import TrialJob
 _FAILURES_MAX: Final = 3
 """Hosts that may fail at one trial, and trials in a row that one host may fail at."""
 
+_AT_ONCE: Final = 32
+"""Answers of hosts that are waited for at the same time, or claims that are judged."""
+
 _TRIAL_S: Final = 1800.0
 """How long a trial may take: each of its stages has a deadline of its own, far below."""
 
@@ -106,6 +110,7 @@ class ClusterRun(Run):
         self._ledger = Ledger(plan, self._row_file, directory.place_of)
         self._failed: dict[tuple[str, int], list[str]] = {}
         self._changing = threading.Lock()
+        self._judging = threading.BoundedSemaphore(os.cpu_count() or 1)
         self._digest = text_digest(scenario.text.encode())
 
     def _rows(self) -> TrialRows | None:
@@ -129,10 +134,10 @@ class ClusterRun(Run):
                 self._restore()
                 while self._is_work_left():
                     self._make_cells()
-                    self._on_all_hosts(self._make_controls)
+                    self._at_once(self._controls_owed())
                     for host, why in self._ledger.misbehaved():
                         self._lose(host, why, True)
-                    self._on_all_hosts(self._judge_drawn)
+                    self._at_once(self._drawn())
         return {cell.name: self._ledger.results(cell) for cell in self.plan.cells}
 
     def _run_controls(self, wanted: dict[str, tuple[str, Control]]) -> Known:
@@ -204,25 +209,24 @@ class ClusterRun(Run):
     def _failed_at(self, item: Item, why: str) -> None:
         self._count_failure(None, item, why)
 
-    def _on_all_hosts(self, work: Callable[[ClusterHost], None]) -> None:
-        """Has each host at work, one thread for each."""
+    def _at_once(self, work: Iterable[tuple[ClusterHost, Callable[[], None]]]) -> None:
+        """Has much done at the same time; of a host that is lost, no more."""
 
-        def guarded(host: ClusterHost) -> None:
+        def guarded(host: ClusterHost, do: Callable[[], None]) -> None:
             try:
-                work(host)
+                if host.present:
+                    do()
             except FalseClaim as error:
                 self._lose(host, str(error), True)
             except HostLost as error:
                 self._lose(host, str(error), False)
 
-        if not (hosts := self._roster.present):
-            return
-        with ThreadPoolExecutor(min(len(hosts), 32), thread_name_prefix="hosts") as pool:
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hosts") as pool:
             try:
-                left = {pool.submit(guarded, host) for host in hosts}
+                left = {pool.submit(guarded, host, do) for host, do in work}
                 while left:
                     self._roster.look()
-                    done, left = wait(left, 0.5)
+                    done, left = wait(left, 0.5, FIRST_COMPLETED)
                     for future in done:
                         future.result()
             except BaseException:
@@ -266,49 +270,58 @@ class ClusterRun(Run):
 
     def _judge(self, claim: Claim) -> None:
         """Fetches a recording and judges it here.  Raises FalseClaim, HostLost; nothing is left of
-        the claim then.
+        the claim then, nor of one whose host was lost meanwhile.
         """
         try:
-            if claim.row is None:
-                fetch(claim.host, claim.place)
-            else:
-                folder = f"{self._folder(claim.host)}/{claim.place.relative}"
-                fetch_row(claim.host, claim.place, folder, claim.row)
-            judge_again(claim.place, self.shelf)
+            with self._judging:
+                if claim.row is None:
+                    fetch(claim.host, claim.place)
+                else:
+                    folder = f"{self._folder(claim.host)}/{claim.place.relative}"
+                    fetch_row(claim.host, claim.place, folder, claim.row)
+                judge_again(claim.place, self.shelf)
         except FalseClaim:
             claim.place.remove()
             raise
         except HostError as error:
             claim.place.remove()
             raise HostLost(str(error)) from None
-        self._ledger.set_judged(claim)
+        if not self._ledger.set_judged(claim):
+            claim.place.remove()
 
-    def _make_controls(self, host: ClusterHost) -> None:
-        """Has a host make the controls that it owes, all at the same time."""
-        while host.present and (owed := self._ledger.owed(host)):
-            asked: list[tuple[str, Item, Future[Answer]]] = []
+    def _controls_owed(self) -> Iterator[tuple[ClusterHost, Callable[[], None]]]:
+        """Has each host make the controls that it owes; gives what takes one."""
+        for host in self._roster.present:
+            owed = self._ledger.owed(host)
             for key, (name, control) in owed.items():
                 (*_, trial) = draw_trials(self.plan.seed, name, control.parameters, host.number)
                 item = Item(name, control.parameters, trial, control)
                 text = self._text(self._roster.context(host.address), [item])
                 call = self._engine.call("trials", text, [host.address])
-                asked.append((key, item, call))
-            for key, item, future in asked:
-                said = parse(host.wait(future, _TRIAL_S * len(asked)), TrialAnswers).answers
-                if len(said) != 1:
-                    raise FalseClaim("it answers for other trials than it was asked for")
-                if isinstance(said[0], Trouble):
-                    raise HostLost(said[0].why)
-                claim = self._claim(host, item, said[0])
-                if not claim.judged:
-                    self._judge(claim)
-                self._ledger.add_control(key, claim)
-                self.on_event(claim.told())
+                timeout_s = _TRIAL_S * len(owed)
+                yield host, partial(self._take_control, host, key, item, call, timeout_s)
 
-    def _judge_drawn(self, host: ClusterHost) -> None:
-        """Judges the claims of a host that the seed draws."""
-        for claim in self._ledger.drawn(host, self._told["seed"]):
+    def _take_control(
+        self, host: ClusterHost, key: str, item: Item, call: Future[Answer], timeout_s: float
+    ) -> None:
+        said = parse(host.wait(call, timeout_s), TrialAnswers).answers
+        if len(said) != 1:
+            raise FalseClaim("it answers for other trials than it was asked for")
+        if isinstance(said[0], Trouble):
+            raise HostLost(said[0].why)
+        claim = self._claim(host, item, said[0])
+        if not claim.judged:
             self._judge(claim)
+        if self._ledger.add_control(key, claim):
+            self.on_event(claim.told())
+        else:
+            claim.place.remove()
+
+    def _drawn(self) -> Iterator[tuple[ClusterHost, Callable[[], None]]]:
+        """What judges each claim that the seed draws."""
+        for host in self._roster.present:
+            for claim in self._ledger.drawn(host, self._told["seed"]):
+                yield host, partial(self._judge, claim)
 
     def _lose(self, host: ClusterHost, why: str, distrusted: bool) -> None:
         """A host has no more part in the run."""

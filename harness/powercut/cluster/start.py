@@ -52,7 +52,9 @@ def engine_of(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[En
 
 
 @contextlib.contextmanager
-def _address(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[Address]:
+def _address(
+    cluster: str, on_event: Callable[[RunEvent], None]
+) -> Iterator[Address | Callable[[], Address]]:
     if cluster == LOCAL:
         with local_cluster() as address:
             yield address

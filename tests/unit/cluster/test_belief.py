@@ -21,6 +21,7 @@ from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.machines import MACHINES
+from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_result import FindingRecord, TrialResult
 from powercut.trial.controls import controls_for
 
@@ -127,6 +128,29 @@ def test_a_claim_that_was_judged_is_not_drawn_again_nor_another_one_for_it(plan,
     assert ledger.drawn(alpha, "seed") == []
     account = ledger.account((alpha,))
     assert (account.claims, account.claims_judged, account.losses_judged) == (20, 1, 0)
+
+
+def test_what_is_judged_after_its_host_was_found_out_vouches_for_no_other(plan, tmp_path):
+    alpha, beta = host("alpha"), host("beta")
+    with TrialRows.write(
+        tmp_path / "rows", {one.name: one.parameters for one in plan.cells}
+    ) as rows:
+        ledger = Ledger(plan, rows, lambda *_: PlaceByHand())
+        ledger.add(of_row(plan, alpha))
+        (drawn,) = ledger.drawn(alpha, "seed")
+        alpha.state = "distrusted"
+        ledger.take_back(alpha, "it lies", distrusted=True)
+        assert not ledger.set_judged(drawn)
+        assert not ledger.add_control(*control(plan, alpha, Verdict.LOSSY))
+        ledger.add(of_row(plan, beta))
+        assert numbers(ledger.drawn(beta, "seed")) == [TRIALS]
+        assert ledger.account((beta,)).claims_judged == 0
+        assert ledger.known() == {}
+
+
+def of_row(plan, host):
+    row = Row.of(host.name, 1.0, "0" * 64, result(TRIALS, Verdict.SAFE))
+    return replace(claim(plan, host, TRIALS), row=row)
 
 
 def test_losses_are_not_what_is_drawn(plan, ledger):

@@ -25,7 +25,7 @@ from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.cluster import engine as engines
 from powercut.cluster.engine import Address, CallFailed, Engine, EngineLost
-from powercut.cluster.local import _begin, _running, scheduler
+from powercut.cluster.local import begin, running, scheduler
 from powercut.cluster.node import Node
 from powercut.cluster.pem import new_pem
 from powercut.cluster.run import ClusterRun
@@ -132,7 +132,7 @@ def test_an_engine_makes_no_file_that_a_killed_controller_would_leave(
 
 STRANGE = """
 import os, socket, sys
-line = socket.socket(fileno=int(sys.argv[2]))
+line = socket.socket(fileno=int(sys.argv[1]))
 socket.send_fds(line, [b"+"], [])
 socket.send_fds(line, [b"+"], [os.open(os.devnull, os.O_RDONLY)])
 """
@@ -217,15 +217,15 @@ def test_a_worker_that_dies_at_its_trial_is_named_and_the_run_ends(tmp_path):
 
 def own_scheduler(pem, port=0):
     process = start_apart("powercut.cluster.node", [], network=True)
-    running = _running(process)
-    running.__enter__()
-    text = _begin(process, Node(pem=pem, port=port))
-    return process, running, Address.parse(text, pem)
+    ending = running(process)
+    ending.__enter__()
+    text = begin(process, Node(pem=pem, port=port))
+    return process, ending, Address.parse(text, pem)
 
 
 def test_a_run_whose_scheduler_was_killed_is_resumed_on_another(tmp_path, monkeypatch):
     pem = new_pem()
-    process, running, address = own_scheduler(pem)
+    process, ending, address = own_scheduler(pem)
     results = tmp_path / "results"
     submit = Engine.call
 
@@ -241,7 +241,7 @@ def test_a_run_whose_scheduler_was_killed_is_resumed_on_another(tmp_path, monkey
     ):
         run(address, results)
     monkeypatch.setattr(Engine, "call", submit)
-    running.__exit__(None, None, None)
+    ending.__exit__(None, None, None)
     directory = (results / "far" / "latest").resolve()
     with (
         scheduler() as address,

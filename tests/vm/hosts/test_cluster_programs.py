@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from carried_program import BUSYBOX, FORGOTTEN, made_in
+from cluster_workers import worker
 
 from powercut.campaign.runner import run_scenarios
 from powercut.cluster.engine import Engine
 from powercut.cluster.explore import explore_on
-from powercut.cluster.local import scheduler, worker
+from powercut.cluster.local import scheduler
 from powercut.cluster.run import ClusterRun
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import HostError
@@ -54,7 +55,7 @@ def hosts(tmp_path, address, monkeypatch):
     monkeypatch.setattr("powercut.cluster.run.ROOM", 0)
     with contextlib.ExitStack() as stack:
         for name in NAMES:
-            stack.enter_context(worker(address, name, 1, tmp_path / name))
+            stack.enter_context(worker(address, name, "real", tmp_path / name))
         yield {name: tmp_path / name for name in NAMES}
 
 
