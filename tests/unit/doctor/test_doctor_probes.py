@@ -123,6 +123,20 @@ def test_accelerators_quote_the_proof(proofs: dict[Accelerator, Proof]) -> None:
     assert requirement("kvm").remedy == "join the group"
 
 
+def test_emulation_that_is_slow_stops_no_run_where_kvm_works(
+    proofs: dict[Accelerator, Proof],
+) -> None:
+    silent = Proof(False, "a probe guest said nothing within 60 s", 60.0, silent=True)
+    proofs[Accelerator.TCG] = silent
+    alone = requirement("tcg")
+    assert (alone.found, alone.needed) == ("not usable", True)
+    proofs[Accelerator.KVM] = Proof(True, "a probe guest said hello after 12.00 s", 12.0)
+    beside = requirement("tcg")
+    assert (beside.found, beside.needed) == ("slow", False)
+    assert "guests run with KVM" in beside.limit
+    assert beside.remedy == "powercut doctor --patience SECONDS"
+
+
 def test_error_of_the_probe_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(kind: Accelerator, *, fresh: bool) -> Proof:
         raise HostError("the guest's programs are not built", hint="./powercut")
