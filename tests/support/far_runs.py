@@ -7,9 +7,11 @@ The workers are the real ones, in threads of this process.
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pytest
 from fake_machine import FakeBackend
 from hosts_here import ClusterHere, EngineHere, two_cells
 
@@ -25,6 +27,14 @@ NAMES = ("alpha", "beta", "gamma")
 TRIALS = 4
 TIMEOUT_S = 120
 SCENARIO = two_cells("far", TRIALS)
+
+
+@contextmanager
+def all_together():
+    """No run begins before each of its hosts has a part in it, however busy this host is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("powercut.cluster.roster.TOGETHER_S", float(TIMEOUT_S))
+        yield patch
 
 
 def hosts_in(folder, threads=1):

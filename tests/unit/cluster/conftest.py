@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import pytest
 from fake_machine import FAKE
-from far_runs import TIMEOUT_S, hosts_in
+from far_runs import all_together, hosts_in
 
 from powercut.scenario.machines import MACHINES
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _together():
-    """No run begins before each of its hosts has a part in it, however busy this host is; what
-    becomes of them is seen soon."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("powercut.cluster.roster.TOGETHER_S", float(TIMEOUT_S))
+    """And what becomes of them is seen soon."""
+    with all_together() as patch:
         for room in ("roster", "work"):
             patch.setattr(f"powercut.cluster.{room}._LOOK_S", 0.05)
         yield
