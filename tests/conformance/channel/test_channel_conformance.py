@@ -22,7 +22,7 @@ from powercut.model.history import Handover
 from powercut.model.observation import Extent
 from powercut.wal.slots import SlotState
 
-SOON_S = 20  # long enough for a loaded host; nothing here takes that long unless it fails
+SOON_S = 120  # long enough for a loaded host; nothing here takes that long unless it fails
 NEVER_S = 3600  # a test that waits this long has failed: the outcome must be seen at once
 BRIEF_S = 0.05  # for waits that must run out
 

@@ -151,7 +151,7 @@ def hammer(path, seed, connected, stop):
     """Keeps several requests in flight until the power goes."""
     rng = np.random.default_rng(seed)
     with suppress(NbdError, ConnectionError), NbdClient(path) as client:
-        connected.wait(timeout=30)
+        connected.wait(timeout=120)
         while not stop.is_set():
             handles = []
             for _ in range(8):
@@ -183,7 +183,7 @@ def test_the_log_explains_the_medium_under_concurrency(tmp_path):
             ]
             for thread in threads:
                 thread.start()
-            connected.wait(timeout=30)  # who connects after the cut writes to the next log
+            connected.wait(timeout=120)  # who connects after the cut writes to the next log
             while disk.statistics().flushes < 10:
                 pass
             policy = list(CutPolicy)[turn % 4]

@@ -42,7 +42,7 @@ from powercut.scenario.settings_errors import DiskError
 
 S = 512
 SECTORS = 128
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 LONG_NS = 20_000_000_000
 """A latency that no test waits for: what sleeps this long is in flight at the cut."""
 

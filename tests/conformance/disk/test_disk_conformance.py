@@ -22,7 +22,7 @@ from powercut.model.errors import HostError
 
 S = 512
 SECTORS = 64
-SOON_S = 30.0
+SOON_S = 120.0
 BRIEF_S = 0.05
 GONE = (ConnectionError, NbdError)
 

@@ -26,7 +26,7 @@ RECORDS = 500
 LOG = (f"run_id={'0' * 32}", "layout=raw", "path=/dev/ubda", "record=512", "align=512")
 READ = ("/bin/wal", "read", *LOG)
 WRITE = ("/bin/wal", "write", *LOG, "sync=fdatasync", f"records={RECORDS}", "channel=fd:3")
-START_S = 30
+START_S = 120
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ FUSE = requirement("fuse")
 pytestmark = pytest.mark.skipif(not FUSE.ok, reason=FUSE.limit)
 
 SIZE = 1 << 20
-TIMEOUT_S = 20
+TIMEOUT_S = 120
 
 DYING = """
 import os, signal, sys

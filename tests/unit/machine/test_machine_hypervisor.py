@@ -20,7 +20,7 @@ from powercut.machine.qemu.hypervisor import Hypervisor
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError
 
-SOON_S = 20
+SOON_S = 120
 NEVER_S = 3600
 
 

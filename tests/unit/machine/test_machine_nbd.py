@@ -19,7 +19,7 @@ import pytest
 from powercut.machine.nbd import NbdExport, examine
 from powercut.model.errors import HostError
 
-SOON_S = 20
+SOON_S = 120
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ SAYS = "QEMU emulator version 11.1.3 (Debian 1:11.1.3+ds-1)"
 
 
 def soon() -> float:
-    return time.monotonic() + 30
+    return time.monotonic() + 120
 
 
 def program(path: Path, says: str = SAYS, status: int = 0) -> Path:

@@ -67,7 +67,7 @@ def from_c(tmp_path) -> bytes:
     source.write_text(PROGRAM % (HEADER, ROOT / "workloads" / "common" / "wire.h"))
     binary = tmp_path / "page"
     subprocess.run(["cc", "-std=gnu17", "-o", str(binary), str(source)], check=True, timeout=60)
-    return subprocess.run([str(binary)], check=True, capture_output=True, timeout=10).stdout
+    return subprocess.run([str(binary)], check=True, capture_output=True, timeout=120).stdout
 
 
 def test_the_page_the_patch_and_the_extent_have_one_layout(tmp_path):

@@ -320,11 +320,11 @@ def test_the_key_of_a_real_signature_is_named(tmp_path: Path):
     key, signed = tmp_path / "key", tmp_path / "certificate.json"
     signed.write_text("{}")
     run = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
-    subprocess.run(run, check=True, timeout=30)
+    subprocess.run(run, check=True, timeout=120)
     sign = ["ssh-keygen", "-Y", "sign", "-q", "-f", str(key), "-n", "powercut-certificate"]
-    subprocess.run([*sign, str(signed)], check=True, timeout=30, stderr=subprocess.DEVNULL)
+    subprocess.run([*sign, str(signed)], check=True, timeout=120, stderr=subprocess.DEVNULL)
     show = ["ssh-keygen", "-l", "-f", f"{key}.pub"]
-    said = subprocess.check_output(show, timeout=30, text=True)
+    said = subprocess.check_output(show, timeout=120, text=True)
     signature = read_signature(tmp_path)
     assert signature is not None
     assert (signature.namespace, signature.key_type) == ("powercut-certificate", "ssh-ed25519")

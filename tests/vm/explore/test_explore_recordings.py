@@ -225,7 +225,7 @@ def test_nothing_is_left_of_an_explorer_that_is_killed(trials):
         assert below
     finally:
         explorer.kill()
-        explorer.wait(timeout=10)
+        explorer.wait(timeout=120)
     wait_until(lambda: not [pid for pid in every if Path(f"/proc/{pid}").exists()])
 
 
