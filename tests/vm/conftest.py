@@ -66,8 +66,13 @@ def runtime() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> TemplateStore:
-    """A store of this session's own: the first machine of a kind makes its template."""
-    return TemplateStore(tmp_path_factory.mktemp("templates"), GuestChannel.on_unix)
+    """A store of this session's own, all of its processes': the first machine of a kind makes its
+    template."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each has a folder below the session's
+        folder = folder.parent
+    (store := folder / "templates").mkdir(exist_ok=True)
+    return TemplateStore(store, GuestChannel.on_unix)
 
 
 def children(*names: str) -> list[int]:
