@@ -30,6 +30,7 @@ COMMANDS = {
     "minimize": "powercut.cli.minimize:minimize",
     "probe": "powercut.cli.probe:probe",
     "record": "powercut.cli.record:record",
+    "reproduce": "powercut.cli.reproduce:reproduce",
     "run": "powercut.cli.run:run",
     "serve": "powercut.cli.serve:serve",
     "shell": "powercut.cli.shell:shell",

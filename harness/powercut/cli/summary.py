@@ -25,6 +25,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "audit": "Says which acks, flushes and syncs matter, and the cost",
         "explore": "Recovers other disks that a cut could have left",
         "minimize": "Finds the fewest lost writes that lose a record",
+        "reproduce": "Writes a loss as a program for the store's maintainers",
         "shell": "Opens a prompt with a crash state mounted",
         "export": "Writes a bundle, a crash state or a log of requests",
         "import": "Reads a bundle or a log, or fetches from hosts",

@@ -28,6 +28,12 @@ REFUSED: Final[Mapping[str, Mapping[Evidence, str]]] = {
     "verify": {},
     "explore": _BUNDLED,
     "minimize": _BUNDLED,
+    "reproduce": {
+        Evidence.RESULT: "its loss is one of a disk; `powercut try` and `capture` record the "
+        "program's files, and `export --format state` writes the disk",
+        Evidence.IMPORT: "its loss is one of a disk; pass on the log and its base image",
+        **_BUNDLED,
+    },
     "audit acks": {
         Evidence.CAPTURE: "no write of it is known to be that of an operation; "
         "`powercut explore` finds acks that came too early",

@@ -154,7 +154,7 @@ def build_tree(
                 os.link(made[state.number], target / name)
                 continue
             made[state.number] = target / name
-            _build_file(space, state, target / name)
+            write_contents(space, state, target / name)
         for name, to, has in tree.links:
             (target / name).symlink_to(to)
             _set_attributes(target / name, replace(has, mode=None), mode_bits)
@@ -194,7 +194,8 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build_file(space: FolderSpace, state: FileState, path: Path) -> None:
+def write_contents(space: FolderSpace, state: FileState, path: Path) -> None:
+    """Makes the file `path` of one in a state, without its attributes.  Raises OSError."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         for part in state.parts:

@@ -32,7 +32,8 @@ def recording(tmp_path: Path, kind: Evidence, monkeypatch: pytest.MonkeyPatch) -
         return path
     folder = tmp_path / "recording"
     folder.mkdir()
-    (folder / FILE[kind]).write_text("{}")
+    if kind is not Evidence.RESULT:  # what has none of these files
+        (folder / FILE[kind]).write_text("{}")
     return folder
 
 
@@ -46,6 +47,8 @@ def test_what_does_not_work_is_refused_with_the_reason(
 ) -> None:
     path = recording(tmp_path, kind, monkeypatch)
     argv = [*verb.split(), str(path)]
+    if verb == "reproduce":
+        argv += ["-o", str(tmp_path / "out")]
     if verb.startswith("export"):
         argv += ["-o", str(tmp_path / "out"), *(["cut"] if "state" in verb else [])]
     if verb == "shell":

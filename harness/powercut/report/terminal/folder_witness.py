@@ -47,7 +47,7 @@ def print_folder_witness(console: Console, witness: FolderWitness, folder: Path)
     here, powercut = from_here(folder), command()
     console.print(
         f"\n  look: {powercut} shell {here} {witness.state}\n"
-        f" files: {powercut} materialize {here} {witness.state} -o state\n"
+        f" files: {powercut} export {here} {witness.state} --format state -o state\n"
         f"report: {here / 'report.html'}",
         highlight=False,
         markup=False,
