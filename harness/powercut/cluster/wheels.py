@@ -34,7 +34,7 @@ from powercut.paths import CACHE, INSTALLED, PARTS, REBUILD, ROOT
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 _ENGINE: Final = "distributed"
 _INSTALLER: Final = "pip"
-_DATA: Final = ("scenarios", "workloads/examples", "workloads/programs")
+_DATA: Final = ("scenarios", "workloads/examples", "workloads/products", "workloads/programs")
 _BUILT: Final = ("bin", "lib")
 _DATE: Final = (1980, 1, 1, 0, 0, 0)
 _LEFT_OUT: Final = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"})
