@@ -78,7 +78,7 @@ def keep_file_maps(
 
     What is there already is not asked again.  An engine comes from the `shelf`, if there is one.
     """
-    if recording.image_format is not ImageFormat.RAW or not recording.filesystem:
+    if not mappable(recording):
         return
     known = read_file_maps(recording.directory)
     maps = {} if known is None else {one.instant: one for one in known.maps}
@@ -97,6 +97,12 @@ def keep_file_maps(
         problem = str(error)
     ordered = tuple(maps[instant] for instant in sorted(maps))
     write_file_maps(recording.directory, FileMaps(maps=ordered, problem=problem))
+
+
+def mappable(recording: Recording) -> bool:
+    """Whether its states are mounted."""
+    raw = recording.image_format is ImageFormat.RAW
+    return raw and bool(recording.filesystem) and recording.plan is not None
 
 
 def _after_flushes(recording: Recording, instant: int) -> list[int]:
@@ -121,17 +127,27 @@ def _spread(recording: Recording) -> list[int]:
 
 
 def _ask(recording: Recording, instants: Iterable[int], shelf: EngineShelf | None) -> list[FilesAt]:
+    states = [
+        CrashState(instant, tuple(recording.space.volatile(instant).tolist()))
+        for instant in instants
+    ]
+    files = files_of(recording, states, shelf)
+    return [FilesAt(instant=of.instant, files=one) for of, one in zip(states, files, strict=True)]
+
+
+def files_of(
+    recording: Recording, states: Iterable[CrashState], shelf: EngineShelf | None = None
+) -> list[tuple[MappedFile, ...]]:
+    """The files of each state, after recovery.  Raises PowercutError if one has none."""
     images = StateImages(recording.space)
     found = []
     with ExitStack() as stack:
         engine = _engine(recording, shelf, stack)
         if not isinstance(engine, MapsFiles):
             raise HostError(f"the engine {_ENGINE} does not tell where files lie")
-        for instant in instants:
-            volatile = tuple(recording.space.volatile(instant).tolist())
-            writes = images.writes(CrashState(instant, volatile))
-            files = engine.files(writes, timeout_s=_STATE_S)
-            found.append(FilesAt(instant=instant, files=tuple(map(_mapped, files))))
+        for state in states:
+            files = engine.files(images.writes(state), timeout_s=_STATE_S)
+            found.append(tuple(map(_mapped, files)))
     return found
 
 

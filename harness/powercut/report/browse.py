@@ -38,6 +38,7 @@ from powercut.report.page.pages import page
 from powercut.report.page.recording import (
     RECORDED,
     Source,
+    inside_json,
     recording_html,
     source_at,
     window_json,
@@ -61,6 +62,7 @@ _HISTORY: Final = "history.html"
 _RUN: Final = "report.html"
 _VERDICT: Final = "verdict.json"
 _WINDOW: Final = "window.json"
+_STATE: Final = "state.json"
 _TEXTS: Final = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -250,7 +252,7 @@ def answer(root: Path, target: str, known: Known | None = None) -> Answer | None
     path = Path() if "\0" in name else (root / name).resolve()
     if not path.is_relative_to(root.resolve()):
         return None
-    if path.name in (_RUN, _WINDOW):
+    if path.name in (_RUN, _WINDOW, _STATE):
         recorded = next((one for one in RECORDED if (path.parent / one).is_file()), None)
         if recorded is not None:
             return _recording(path, recorded, address.query, known)
@@ -272,6 +274,11 @@ def _recording(path: Path, recorded: str, query: str, known: Known) -> Answer | 
     if path.name == _RUN:
         html = recording_html(folder, source=source, windows=_WINDOW)
         return Answer(_HTML, html.encode(), policy(TIMELINE, PICTURES, served=True))
+    if path.name == _STATE:
+        if source.inside is None:
+            return None
+        asked = parse_qs(query).get("name", [""])[0]
+        return Answer(_TEXTS[".json"], json.dumps(inside_json(source.inside, asked)).encode())
     numbers = [_number(parse_qs(query).get(name, [""])[0]) for name in ("begin", "end")]
     begin, end = numbers
     if begin is None or end is None or begin > end:

@@ -21,9 +21,11 @@ import numpy as np
 
 from powercut.crash.arrays import I64
 from powercut.crash.states import Move
+from powercut.model.errors import PowercutError
 from powercut.model.units import NEVER
 from powercut.model.verdict import Difference
 from powercut.paths import command, from_here
+from powercut.timeline.inside import Inside
 from powercut.timeline.pictures import pictures_json
 from powercut.timeline.source import Shown, Source
 from powercut.witness.search import Drop, items_of
@@ -50,6 +52,7 @@ def timeline_json(source: Source, tell: Tell) -> Json:
         "powercut": command(),
         "noun": source.noun,
         "imported": source.imported,
+        "mounts": source.inside is not None,
         "span": source.end_ns - source.start_ns,
         "start": source.start_ns,
         "recognised": source.acks.exposed_ns is not None,
@@ -70,6 +73,20 @@ def timeline_json(source: Source, tell: Tell) -> Json:
 def window_json(source: Source, begin: int, end: int) -> Json:
     """The requests of one window; `begin` and `end` as in `timeline_json`."""
     return _window(source, begin, end, REQUESTS_MAX)
+
+
+def inside_json(inside: Inside, name: str) -> Json:
+    """The files of a state that is mounted for it; `problem` says why there are none."""
+    try:
+        files = inside.files(name)
+    except PowercutError as error:
+        return {"problem": str(error), "files": [], "left_off": 0}
+    changed = sorted(files, key=lambda one: (one.size == one.whole, one.path))
+    return {
+        "problem": "",
+        "files": [(file.path, file.size, file.whole) for file in changed[:_FILES_MAX]],
+        "left_off": max(len(files) - _FILES_MAX, 0),
+    }
 
 
 def embedded(data: Json) -> str:

@@ -34,6 +34,7 @@ from powercut.store.exploration import (
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.folder_witness import find_folder_witness
 from powercut.store.witness import read_witness
+from powercut.timeline.inside import Inside
 from powercut.timeline.names import DiskNames, Names, TreeNames
 from powercut.witness.search import Drop, items_of
 
@@ -88,6 +89,10 @@ class Source:
     """The explorations that are kept, each with what it was for."""
 
     audit: Audit | None = None
+    inside: Inside | None = None
+    """Looks into states that are mounted for it; None where they are known without, or cannot be.
+    """
+
     problems: tuple[str, ...] = ()
     noun: str = "operation"
     imported: bool = False
@@ -161,6 +166,7 @@ def _of_disk(path: Path) -> Source:
         end_ns=max(end, start + 1),
         acks=_acks_of(recording),
         names=DiskNames(recording, end),
+        inside=Inside.of(recording),
         states=(*live, *kept),
         witness="" if witness is None else witness.state,
         explored=() if explored is None else (("States explored", explored),),

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,22 @@ from click.testing import CliRunner
 from runs_by_hand import RECORDS, TEXT, make_run
 
 from powercut.cli.commands import cli
+from powercut.crash.states import CrashState
+from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
+from powercut.recording.materialize import open_recording
+from powercut.report import browse
 from powercut.report.browse import ADDRESS, server
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import read_exploration
+from powercut.store.file_map import MappedFile
 from powercut.store.layout import ResultDir
 from powercut.store.progress import Busy, RunProgress, write_progress
 from powercut.store.trial_dir import TrialDir
 from powercut.timeline import data as made
+from powercut.timeline import inside
 from powercut.timeline.data import timeline_json
+from powercut.timeline.inside import Inside
 from powercut.timeline.source import Source, source_at
 
 TOKEN = "s3cret-token"
@@ -229,8 +237,6 @@ def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: Res
     assert sum(int(one[1]) for one in lost if one) == explored.coverage.lossy > 0
     kept = page("[...document.querySelectorAll('button[data-state]')].map(one =>"
                 "one.dataset.state)")  # fmt: skip
-    assert len(kept) > 2
-    page("document.querySelector('button[data-state]:last-of-type').scrollIntoView()")
     page("[...document.querySelectorAll('button[data-state]')].pop().click()")
     assert f"shell {trial(run, 'lying')} {kept[-1]}" in text(page, "#details")
     assert page("document.activeElement.id") == "state"
@@ -244,6 +250,42 @@ def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: Res
     assert page("Number(document.getElementById('instant').value)") == done
     assert "explore more states" in text(page, 'section[aria-label="States explored"]')
     assert "audit flushes" in text(page, 'section[aria-label="What each flush was worth"]')
+
+
+def test_a_server_lists_the_files_of_a_state(
+    page: Page, address: str, run: ResultDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked once for each; what cannot be mounted is said."""
+    mounted = {"log": 4096, "<b>new</b>": 8192, "gone": 0}
+
+    def files_of(recording: object, states: list[CrashState]) -> list[tuple[MappedFile, ...]]:
+        _, state = states
+        if not state.survivors:
+            raise HostError("the file system does not mount")
+        every = [MappedFile(path=one, extents=((0, 0, mounted[one]),)) for one in mounted]
+        return [tuple(every), tuple(every[:2])]
+
+    source = source_at(trial(run, "lying"))
+    opened = Inside(open_recording(trial(run, "lying")))
+    monkeypatch.setattr(inside, "files_of", files_of)
+    monkeypatch.setattr(browse, "source_at", lambda _: replace(source, inside=opened))
+    (trial(run, "lying") / "changed").write_text("so that it is read anew")
+    page.open(address + recording(run, "lying"))
+    some = next(one for one in source.states if len(one.state.survivors) and one.name != "cut")
+    page(f"window.timeline.pick({json.dumps(some.name)})")
+    page.click("#inside")
+    page.until("document.querySelector('#details').innerText.includes('after recovery')")
+    rows = text(page, "#details [aria-label='files of this state']")
+    assert "gone\tnot there\t0 bytes\tis gone" in rows
+    assert "<b>new</b>\t8,192 bytes\t8,192 bytes\tnone" in rows
+    none = next(one for one in source.states if not one.state.survivors)
+    page(f"window.timeline.pick({json.dumps(none.name)})")
+    page.click("#inside")
+    page.until("document.querySelector('#details').innerText.includes('does not mount')")
+    page(f"window.timeline.pick({json.dumps(some.name)})")
+    assert "is gone" in text(page, "#details"), "it is not asked again"
+    place = recording(run, "lying").replace("report.html", "state.json")
+    assert "no state" in page(f"fetch({json.dumps(place + '?name=x')}).then(one => one.text())")
 
 
 def test_a_command_is_copied(page: Page, address: str, run: ResultDir) -> None:

@@ -28,7 +28,7 @@ from powercut.store.folder import RECORD, REPORT, CaptureDir
 from powercut.store.folder_witness import find_folder_witness
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
-from powercut.timeline.data import embedded, quoted, timeline_json, window_json
+from powercut.timeline.data import embedded, inside_json, quoted, timeline_json, window_json
 from powercut.timeline.pictures import minimised
 from powercut.timeline.source import Source, source_at
 
@@ -39,6 +39,7 @@ RECORDED: Final = (RECORD, "trial.json", IMPORT)
 __all__ = [
     "RECORDED",
     "Source",
+    "inside_json",
     "recording_html",
     "source_at",
     "window_json",

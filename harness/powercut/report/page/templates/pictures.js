@@ -3,7 +3,7 @@
 // follow the cut of the time line, and set it.  What is drawn was decided before; text is text.
 "use strict";
 (() => {
-const { data, root, draw, ms, count, number, layout, command, go, pick, show } = window.timeline;
+const { data, root, draw, make, ms, count, number, layout, command, go, pick, show, table, heading, nameNow, tellers, source } = window.timeline;
 const pictures = data.pictures, ROW = 17, TOP = 22;
 let now = data.span;
 
@@ -113,6 +113,37 @@ function redraw() {
   const svg = document.querySelector("svg[data-audit]");
   if (svg && pictures.audit) drawAudit(svg, pictures.audit);
 }
+
+// A server mounts the state, which takes a moment; what it has said is kept.
+const seen = new Map();
+function tellInside() {
+  const name = nameNow(), known = seen.get(name);
+  if (known === undefined) {
+    const button = make("button", { type: "button", id: "inside" }, "Mount it, and list its files");
+    button.addEventListener("click", () => look_inside(name));
+    return [heading("Its files"), make("p", {}, button)];
+  }
+  if (typeof known === "string") return [heading("Its files"), make("p", { role: "status" }, known)];
+  const size = n => n === null ? "not there" : count(n, "byte");
+  const same = known.files.every(([, there, whole]) => there === whole);
+  return [heading("Its files, after recovery"), make("p", { role: "status" }, same ? "All files are as long as if nothing were missing." : "Files that differ come first."),
+    ...table("files of this state", ["file", "bytes mapped", "if nothing were missing", "difference"],
+      known.files.map(([path, there, whole]) => [path, size(there), size(whole), there === whole ? "none" : there === null ? "is gone" : whole === null ? "is new" : number(there - whole) + " bytes"]), known.left_off)];
+}
+async function look_inside(name) {
+  seen.set(name, "Mounting the state in User-Mode Linux ...");
+  show();
+  try {
+    const answer = await fetch(source.replace("window", "state") + "?name=" + encodeURIComponent(name));
+    if (!answer.ok) throw new Error("the server says " + answer.status);
+    const found = await answer.json();
+    seen.set(name, found.problem || found);
+  } catch (error) {
+    seen.set(name, "It cannot be listed: " + error.message);
+  }
+  show();
+}
+if (source && data.mounts) tellers.files = tellInside;
 
 document.querySelectorAll("[data-legend]").forEach(one => { one.hidden = false; });
 document.querySelectorAll("button[data-state]").forEach(button => {

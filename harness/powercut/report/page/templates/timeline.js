@@ -227,6 +227,10 @@ function tellFound() {
   return [heading("What the check found"), ...about, make("dl", {}, ...rows)];
 }
 
+function nameNow() {
+  const state = stateNow();
+  return state ? state.name : plain + "@" + (data.start + now);
+}
 function tellFiles() {
   const state = stateNow();
   if (!state || !state.files.length) return [];
@@ -238,6 +242,8 @@ function tellFiles() {
     sizes ? ["file", "size", "if nothing were missing", "missing writes"] : ["file", "mapped, if nothing were missing", "missing writes"],
     state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none by its name"]), state.files_left_off)];
 }
+
+const tellers = { files: tellFiles };
 
 function tellAck(here) {
   const one = here.one;
@@ -259,8 +265,7 @@ function tellAck(here) {
 function tellCommands() {
   const state = stateNow();
   if (state) return [heading("On the command line"), ...state.commands.map(([purpose, text]) => command(purpose, text))];
-  const name = plain + "@" + (data.start + now);
-  return [heading("On the command line"), command("look inside", data.powercut + " shell " + data.quoted + " " + name)];
+  return [heading("On the command line"), command("look inside", data.powercut + " shell " + data.quoted + " " + nameNow())];
 }
 
 function readout(here) {
@@ -277,7 +282,7 @@ function show() {
   slider.setAttribute("aria-valuetext", text);
   at("readout").textContent = text;
   picker.value = chosen === null ? plain : String(chosen);
-  at("details").replaceChildren(...tellMissing(here), ...tellFound(), ...tellFiles(), ...tellAck(here), ...tellCommands());
+  at("details").replaceChildren(...tellMissing(here), ...tellFound(), ...tellers.files(), ...tellAck(here), ...tellCommands());
   redraw();
   root.dispatchEvent(new CustomEvent("moved", { detail: { now, state: stateNow() } }));
 }
@@ -381,6 +386,6 @@ root.hidden = false;
 more();
 show();
 // For the pictures below.
-window.timeline = { data, root, draw, make, ms, number, count, layout, command, show,
+window.timeline = { data, root, draw, make, ms, number, count, layout, command, show, table, heading, nameNow, tellers, source,
   go: instant => { chosen = null; move(instant); }, pick: name => pick(data.states.findIndex(state => state.name === name)) };
 })();
