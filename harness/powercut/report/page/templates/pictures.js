@@ -26,8 +26,16 @@ function ends(svg, l, y) {
   draw(svg, "text", { class: "tick", x: l.left, y }, ms(0));
   draw(svg, "text", { class: "tick", x: l.right, y, "text-anchor": "end" }, ms(data.span));
 }
+// A picture may have thousands of fields: when the cut moves, nothing else does.
+const cursors = new Map();
 function cursor(svg, l, bottom) {
-  draw(svg, "line", { class: "cut here", x1: l.at(now), x2: l.at(now), y1: 4, y2: bottom });
+  cursors.set(svg, [l, draw(svg, "line", { class: "cut here", x1: l.at(now), x2: l.at(now), y1: 4, y2: bottom })]);
+}
+function moved() {
+  for (const [l, line] of cursors.values()) {
+    line.setAttribute("x1", l.at(now));
+    line.setAttribute("x2", l.at(now));
+  }
 }
 
 const lacks = (row, narrow) => row === 0 ? "lacks nothing" : row === pictures.rows - 1 ? (narrow ? "lacks all" : "lacks all of it")
@@ -157,7 +165,7 @@ document.querySelectorAll("button[data-state]").forEach(button => {
 });
 document.querySelectorAll(".command[data-copy]").forEach(line => line.replaceWith(
   command(line.querySelector("span").textContent, line.querySelector("code").textContent)));
-root.addEventListener("moved", event => { now = event.detail.now; redraw(); });
+root.addEventListener("moved", event => { now = event.detail.now; moved(); });
 new ResizeObserver(redraw).observe(root);
 addEventListener("beforeprint", redraw);
 show();
