@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from powercut.model.verdict import Verdict
 from powercut.report import fleet, words
+from powercut.report.certified import about, in_brief, untested
 from powercut.report.page.cell_settings import axis_name, value_text
 from powercut.report.page.certificate_answer import answer_of, settings_text
 from powercut.report.page.certificate_costs import (
@@ -98,6 +99,9 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         totals={verdict: _count(cells, verdict) for verdict in sorted(Verdict, reverse=True)},
         acked=sum(cell.acked for cell in cells),
         cuts=sum(cell.cuts for cell in cells),
+        about=about(certificate),
+        brief=in_brief(certificate),
+        untested=untested(certificate),
         sure=[*words.how_repaired(cells), *words.how_early(cells), *how_sure(cells)],
         controls=_controls(cells),
         signature=read_signature(directory),

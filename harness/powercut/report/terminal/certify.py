@@ -32,6 +32,7 @@ from powercut.model.events import (
 )
 from powercut.model.verdict import Verdict
 from powercut.report import words
+from powercut.report.certified import about, in_brief, untested
 from powercut.report.terminal.table import STYLES, print_fleet
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
@@ -165,11 +166,11 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
         console.print(_axes_table(certificate))
     for line in _not_safe(certificate.cells):
         console.print(line, soft_wrap=True)
-    if certificate.not_tested:
-        left_out = sum(entry.combinations for entry in certificate.not_tested)
-        console.print(
-            Text(f"Not tested: {left_out:,} combinations, for the reasons in the certificate.")
-        )
+    for sentence in (*about(certificate), *in_brief(certificate)):
+        console.print(Text(sentence))
+    for group in untested(certificate):
+        what = words.count(group.combinations, "combination")
+        console.print(Text(f"    not tested, {what}: {group.reason}"), soft_wrap=True)
     console.print(Text(certificate.statement, "dim"))
     if busy := words.busy(certificate.load):
         console.print(Text(busy, "yellow"))
