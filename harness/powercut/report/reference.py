@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -120,11 +121,11 @@ def _kind(field: FieldInfo) -> str:
         ("list", "list"),
         ("dict", "mapping"),
         ("tuple", "list"),
-        ("int", "number"),
     ):
         if part in described:
             return kind
-    return "text"
+    # As a word: a pattern for text is among "constraints".
+    return "number" if re.search(r"\b(int|float)\b", described) else "text"
 
 
 def _default(field: FieldInfo) -> str:
