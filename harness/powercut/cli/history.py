@@ -18,8 +18,21 @@ from powercut.paths import RESULTS
     "--profile", metavar="NAME", help="Only this profile or scenario; capture for captured folders."
 )
 @click.option("--html", "page", type=OUTPUT, help="Write the page here, not in RESULTS.")
+@click.option(
+    "--publish",
+    type=FILE,
+    metavar="DIR",
+    help="Write the page as DIR/index.html, with copies of the pages that it leads to: what a "
+    "nightly job can publish.",
+)
 @json_option("the verdicts of each")
-def history(results: Path, profile: str | None, page: Path | None, json_file: Path | None) -> int:
+def history(
+    results: Path,
+    profile: str | None,
+    page: Path | None,
+    publish: Path | None,
+    json_file: Path | None,
+) -> int:
     """Shows certificates and runs over time, and what changed with the last of each.
 
     Reads every certificate, run and captured folder below RESULTS; runs of one pytest session count
@@ -27,12 +40,12 @@ def history(results: Path, profile: str | None, page: Path | None, json_file: Pa
     certificate that does not verify is marked; its recordings are not read.
     """
     from powercut.report.history_reader import read_history
-    from powercut.report.page.history import print_history, write_history
+    from powercut.report.page.history import print_history, publish_history, write_history
 
     console = console_beside(json_file)
     found = read_history(results, profile=profile)
     print_history(console, found)
-    path = write_history(found, page)
+    path = write_history(found, page) if publish is None else publish_history(found, publish)
     console.print(f"\n   page: {path}", soft_wrap=True, highlight=False, markup=False)
     told = [
         {

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -38,9 +39,11 @@ from powercut.report.history_reader import History
 from powercut.report.page.certificate import REPORT
 from powercut.report.page.pages import page, ratio
 from powercut.report.terminal.table import STYLES
-from powercut.store.files import write_output
+from powercut.store.files import host_errors, write_atomic, write_output
 
 PAGE: Final = "history.html"
+INDEX: Final = "index.html"
+_FOLDER_MAX: Final = 120
 
 NIGHTS_SHOWN: Final = 45
 """Runs that a strip shows, the newest ones; all of them count."""
@@ -72,13 +75,47 @@ def write_history(history: History, target: Path | None = None) -> Path:
     return path
 
 
-def history_html(history: History, folder: Path) -> str:
-    """The page, as it is to lie in `folder`: it links to the certificates from there."""
+def publish_history(history: History, folder: Path) -> Path:
+    """Writes the page as index.html into `folder`, with copies of the pages that it leads to, so
+    that the folder can be published as it is.  Raises HostError.
+    """
+    placed: dict[Path, Path] = {}
+    with host_errors(folder):
+        for series in history.series:
+            for night in series.nights:
+                page_of = night.directory / _name_of(series)
+                target = folder.absolute() / _plain(series.profile) / _plain(night.directory.name)
+                if page_of.is_file():
+                    target.mkdir(parents=True, exist_ok=True)
+                    placed[night.directory] = target / page_of.name
+                    write_atomic(target / page_of.name, page_of.read_bytes())
+        folder.mkdir(parents=True, exist_ok=True)
+    html = history_html(history, folder.absolute(), placed)
+    write_output(folder / INDEX, html.encode())
+    return folder / INDEX
+
+
+def _plain(name: str) -> str:
+    """As the name of a folder, whatever a result calls itself."""
+    return re.sub(r"[^A-Za-z0-9._-]|^\.+", "_", name)[:_FOLDER_MAX] or "_"
+
+
+def _name_of(series: Series) -> str:
+    return REPORT if series.certified else _RUN_REPORT
+
+
+def history_html(history: History, folder: Path, placed: Mapping[Path, Path] | None = None) -> str:
+    """The page, as it is to lie in `folder`: it links to the certificates from there, or to the
+    copies of them that were `placed`.
+    """
 
     def link(series: Series, night: Night) -> str:
-        name = REPORT if series.certified else _RUN_REPORT
-        place = os.path.relpath(night.directory.absolute() / name, folder)
-        return quote(Path(place).as_posix())
+        target = night.directory.absolute() / _name_of(series)
+        if placed is not None:
+            if night.directory not in placed:
+                return ""
+            target = placed[night.directory]
+        return quote(Path(os.path.relpath(target, folder)).as_posix())
 
     return page("history.html.j2").render(
         history=history,
