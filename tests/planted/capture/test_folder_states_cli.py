@@ -54,7 +54,8 @@ def captured(tmp_path: Path, check: list[str], command: list[str], *options: str
     folder = tmp_path / "folder"
     folder.mkdir()
     words = ["capture", folder, "--results", tmp_path, *options]
-    called(*words, "--check", shlex.join([*PYTHON, *check]), "--", *PYTHON, *command)
+    done = called(*words, "--check", shlex.join([*PYTHON, *check]), "--", *PYTHON, *command)
+    assert done.exception is None, done.exception
     (directory,) = (tmp_path / "capture").iterdir()
     return CaptureDir(directory)
 
