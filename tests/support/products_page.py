@@ -34,8 +34,8 @@ it has to be, and the check found every value where nothing was lost. A row with
 call that is named as a commit, and no more. One run each, seed 1, November 2026; a LOSSY row is a
 finding only once its cause is known.
 
-| store | version | promise | files | ext4 | lost | states that lose | syncs a value |
-| --- | --- | --- | --- | --- | --- | --- | --- |
+| store | version | promise | files | ext4 | lost | states that lose | not synced | syncs a value |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 _TAIL: Final = """
 [Xapian](findings/xapian-commit.md) and [Tokyo Cabinet](findings/tokyocabinet-transaction.md)
@@ -71,7 +71,7 @@ def _row(cell: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
     states = f"{seen['losing']} of {seen['states']}"
     row = (
         what.rstrip("."), seen["version"], quoted, seen["files"], seen.get("disk", ""), count,
-        states, syncs,
+        states, seen.get("cause", ""), syncs,
     )  # fmt: skip
     return "| " + " | ".join(row) + " |\n"
 

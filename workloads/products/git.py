@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Git with core.fsync=all: git commit; tend=pack|none (git gc)."""
+"""Git with core.fsync=all: git commit; tend=pack|none (pack-refs)."""
 
+import os
 import subprocess
 
 import adapter
@@ -14,7 +15,8 @@ class Store:
 
     def __init__(self, folder: str) -> None:
         self._folder = f"{folder}/store"
-        self._git("init", "-q", "-b", "main", self._folder)
+        if not os.path.exists(f"{self._folder}/.git"):
+            self._git("init", "-q", "-b", "main", self._folder)
 
     def _git(self, *words: str, text: bytes = b"") -> bytes:
         options = [f"core.fsync={SETTINGS['fsync']}", "user.name=n", "user.email=e@localhost"]
