@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check-guard [--become USER] [--unlimited] [--processes MOST] [--cover SOCKET]... -- PROGRAM ARG...:
+ * check-guard [--become USER] [--unlimited] [--processes MOST] [--bare] [--apart] [--own PATH]...
+ *             [--cover SOCKET]... -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
+ * check-guard --tries PATH...: whether each PATH could be PROGRAM's with --apart.
  *
  * It runs in the sandbox of a check (bubblewrap), whose view of the host's files keeps no process
  * from the sockets among them: connect(2) asks for the right to write to the socket, and a read-only
@@ -13,9 +15,11 @@
  * goes with the name that it lies over.
  *
  * CAP_SYS_ADMIN and CAP_SETPCAP are for the guard: PROGRAM gets what else the guard has, and nothing
- * as the USER that it becomes, who is in the group of the same number alone.  System calls that no
- * check needs are refused (limits.c), but for an `--unlimited` PROGRAM.  There are MOST processes in
- * its namespace of them, which is to be its own.
+ * as the USER that it becomes, who is in the group of the same number alone.  With --apart its users
+ * are no users of the host (users.c), and it may have what lies at each PATH as these may.  System
+ * calls that no check needs are refused (limits.c), but for an `--unlimited` PROGRAM.  There are MOST
+ * processes in its namespace of them, which is to be its own.  A `--bare` sandbox shows nothing of
+ * the host that is to be veiled.
  *
  * The guard is PID 1 of the sandbox.  Were there another one it would be outside of the guard's mount
  * namespace, and a program of the same user could trace it there; the guard cannot be traced.  It ends
@@ -24,11 +28,13 @@
  * Exit status: that of PROGRAM, 128 + N after signal N, 125 if it was not started.
  */
 #include "limits.h"
+#include "users.h"
 #include "veil.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -37,6 +43,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -44,6 +51,17 @@
 #include <unistd.h>
 
 #define FAILED 125
+#define OWN_MAX 1024
+
+/* The words before "--". */
+static struct {
+    bool unlimited, bare, apart, becomes;
+    uid_t user;
+    const char *processes;
+    const char *own[OWN_MAX];
+    size_t owned;
+    int users;
+} wanted = {.users = -1};
 
 static _Noreturn void die(const char *what)
 {
@@ -69,7 +87,9 @@ static void cover(const char *path)
 }
 
 /* Linux 6.14 and newer count the processes of each namespace for themselves; of an older one the
- * setting is the whole host's.  RLIMIT_NPROC does not hold for root. */
+ * setting is the whole host's.  RLIMIT_NPROC does not hold for the host's root: there it is for a
+ * PROGRAM with users apart, and is set once it is among them, since their namespace would take it for
+ * the limit of all that root runs. */
 static void limit_processes(const char *most)
 {
     struct utsname kernel;
@@ -97,9 +117,22 @@ static void become(uid_t user)
         die("cannot become another user");
 }
 
+static void go_apart(void)
+{
+    struct rlimit most;
+
+    if (setns(wanted.users, CLONE_NEWUSER) != 0)
+        die("cannot enter its namespace of users");
+    if (wanted.processes != NULL) {
+        most.rlim_cur = most.rlim_max = strtoul(wanted.processes, NULL, 10);
+        if (setrlimit(RLIMIT_NPROC, &most) != 0)
+            die("cannot limit processes");
+    }
+}
+
 /* Leaves what the guard has but for its own two, or nothing, and no way to more: of root, inheritable
- * ones come back at exec.  Becomes `user` on the way, if that is not 0. */
-static void drop_capabilities(uid_t user, bool all)
+ * ones come back at exec.  Goes apart, and becomes `user`, on the way. */
+static void drop_capabilities(uid_t user, bool all, bool apart)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct set[2];
@@ -109,13 +142,15 @@ static void drop_capabilities(uid_t user, bool all)
         die("cannot read capabilities");
     set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
     set[1].permitted = 0;
+    if (apart)
+        go_apart(); /* where it has all of them at first */
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
         if ((set[capability / 32].permitted >> capability % 32 & 1) == 0 && has != 0 &&
             prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
             die("cannot drop a capability");
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
         die("cannot drop ambient capabilities");
-    if (user != 0)
+    if (user != 0 || apart)
         become(user);
     for (capability = 0; capability < 2; capability++) {
         set[capability].effective &= set[capability].permitted;
@@ -133,7 +168,7 @@ static int reap(pid_t child)
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
         die("cannot be kept from being traced");
-    drop_capabilities(0, true);
+    drop_capabilities(0, true, false);
     close_range(STDERR_FILENO + 1, ~0u, 0);
     while ((ended = wait(&status)) != child)
         if (ended < 0 && errno != EINTR)
@@ -141,46 +176,97 @@ static int reap(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* What follows the options. */
+static char **take_options(char *argv[])
+{
+    for (argv++; argv[0] != NULL && strcmp(argv[0], "--") != 0; argv++) {
+        if (strcmp(argv[0], "--unlimited") == 0)
+            wanted.unlimited = true;
+        else if (strcmp(argv[0], "--bare") == 0)
+            wanted.bare = true;
+        else if (strcmp(argv[0], "--apart") == 0)
+            wanted.apart = true;
+        else if (argv[1] == NULL)
+            return NULL;
+        else if (strcmp(argv[0], "--become") == 0)
+            wanted.becomes = true, wanted.user = (uid_t)strtoul(*++argv, NULL, 10);
+        else if (strcmp(argv[0], "--processes") == 0)
+            wanted.processes = *++argv;
+        else if (strcmp(argv[0], "--own") == 0 && wanted.owned < OWN_MAX)
+            wanted.own[wanted.owned++] = *++argv;
+        else if (strcmp(argv[0], "--cover") == 0)
+            argv++; /* once there are overlays */
+        else
+            return NULL;
+    }
+    return argv[0] != NULL && argv[1] != NULL ? argv + 1 : NULL;
+}
+
+/* The order matters: an overlay shows the owners of what lies below when it is made. */
+static void make_view(char *argv[], char *const *program)
+{
+    char here[PATH_MAX];
+    size_t index;
+
+    if (wanted.bare && !wanted.apart)
+        return;
+    if (getcwd(here, sizeof here) == NULL || unshare(CLONE_NEWNS) != 0)
+        die("cannot make a mount namespace");
+    if (wanted.apart && (wanted.users = users_make()) < 0)
+        die("cannot make a namespace of users");
+    for (index = 0; index < wanted.owned; index++)
+        if (users_own(wanted.users, wanted.own[index], false) != 0)
+            die(wanted.own[index]);
+    if (chdir(here) != 0) /* what lies there now */
+        die(here);
+    if (!wanted.bare && veil_host() != 0)
+        die("cannot put back what is mounted below an overlay");
+    for (argv++; argv + 1 < program; argv++)
+        if (strcmp(argv[0], "--cover") == 0)
+            cover(*++argv);
+}
+
+static int try_paths(char *paths[])
+{
+    int users = unshare(CLONE_NEWNS) == 0 ? users_make() : -1;
+
+    if (users < 0)
+        die("there are no users apart");
+    for (; *paths != NULL; paths++)
+        if (users_own(users, *paths, true) != 0)
+            die(*paths);
+    return 0;
+}
+
 int main(int argc, char *argv[])
 {
-    bool limited = true;
-    uid_t user = 0;
+    char **program;
     pid_t child;
 
-    if (unshare(CLONE_NEWNS) != 0)
-        die("cannot make a mount namespace");
-    if (veil_host() != 0)
-        die("cannot put back what is mounted below an overlay");
-    for (argv++; argv[0] != NULL && argv[1] != NULL && strcmp(argv[0], "--") != 0; argv++) {
-        if (strcmp(argv[0], "--unlimited") == 0)
-            limited = false;
-        else if (strcmp(argv[0], "--become") == 0)
-            user = (uid_t)strtoul(*++argv, NULL, 10);
-        else if (strcmp(argv[0], "--processes") == 0)
-            limit_processes(*++argv);
-        else if (strcmp(argv[0], "--cover") == 0)
-            cover(*++argv);
-        else
-            break;
-    }
-    if (argc < 3 || argv[0] == NULL || argv[1] == NULL || strcmp(argv[0], "--") != 0) {
+    if (argc > 1 && strcmp(argv[1], "--tries") == 0)
+        return try_paths(argv + 2);
+    if ((program = take_options(argv)) == NULL) {
         fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
-                        "[--cover SOCKET]... -- PROGRAM ARG...\n");
+                        "[--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
+                        "       check-guard --tries PATH...\n");
         return FAILED;
     }
     if (getpid() != 1) {
         fprintf(stderr, "check-guard: it is not PID 1 of a sandbox\n");
         return FAILED;
     }
+    make_view(argv, program);
+    if (wanted.processes != NULL)
+        limit_processes(wanted.processes);
     child = fork();
     if (child < 0)
         die("cannot fork");
     if (child == 0) {
-        drop_capabilities(user, user != 0);
-        if (limited && limit_check() != 0)
+        drop_capabilities(wanted.user, wanted.becomes, wanted.apart);
+        if (!wanted.unlimited && limit_check() != 0)
             die("cannot be limited");
-        execvp(argv[1], argv + 1);
-        die(argv[1]);
+        execvp(program[0], program);
+        die(program[0]);
     }
     return reap(child);
 }

@@ -20,7 +20,7 @@ struct bytes {
 struct common {
     struct bytes program;
     uint64_t code_align;
-    int64_t data_align;
+    uint64_t data_align; /* a signed number: products are modulo 2^64, as a stranger's may be any */
     uint8_t encoding;
     bool augmented, known;
 };
@@ -165,7 +165,7 @@ static void read_common(const struct module *module, const uint8_t *at, struct c
         return;
     common->known = true;
     common->code_align = take_uleb(&entry);
-    common->data_align = take_sleb(&entry);
+    common->data_align = (uint64_t)take_sleb(&entry);
     if ((version == 1 ? take(&entry, 1) : take_uleb(&entry)) != RETURN_ADDRESS)
         common->known = false;
     read_augmentation(&entry, letters, common, module);
@@ -314,15 +314,15 @@ static void run(struct bytes program, const struct common *common, const struct 
 
         switch ((code & 0xc0) != 0 ? code & 0xc0 : code) {
         case 0x40: at += low * common->code_align; break;
-        case 0x80: save(rule, low, (int64_t)take_uleb(&program) * common->data_align); break;
+        case 0x80: save(rule, low, (int64_t)(take_uleb(&program) * common->data_align)); break;
         case 0xc0: restore(rule, low, &initial); break;
         case 0x00: break;
         case 0x01: at = take_pointer(&program, common->encoding, module); break;
         case 0x02: at += take(&program, 1) * common->code_align; break;
         case 0x03: at += take(&program, 2) * common->code_align; break;
         case 0x04: at += take(&program, 4) * common->code_align; break;
-        case 0x05: which = take_uleb(&program); save(rule, which, (int64_t)take_uleb(&program) * common->data_align); break;
-        case 0x11: which = take_uleb(&program); save(rule, which, take_sleb(&program) * common->data_align); break;
+        case 0x05: which = take_uleb(&program); save(rule, which, (int64_t)(take_uleb(&program) * common->data_align)); break;
+        case 0x11: which = take_uleb(&program); save(rule, which, (int64_t)((uint64_t)take_sleb(&program) * common->data_align)); break;
         case 0x06: restore(rule, take_uleb(&program), &initial); break;
         case 0x07: rule->last |= take_uleb(&program) == RETURN_ADDRESS; break;
         case 0x08: take_uleb(&program); break;

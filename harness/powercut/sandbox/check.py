@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.paths import PARTS, REBUILD
+from powercut.paths import REBUILD
 from powercut.sandbox.confined import SETTINGS
+from powercut.sandbox.users import guard_binary
 
 EMPTY: Final = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
 """Empty and in memory in there, but for what a check is made of."""
@@ -42,11 +43,6 @@ def limits() -> list[str]:
     return ["choom", "-n", "1000", "--", "prlimit", "--core=0", f"--nproc={most}", "--"]
 
 
-def guard_binary() -> Path:
-    """The program that hides the host's sockets from a check (harness/guard)."""
-    return PARTS / "bin" / "check-guard"
-
-
 def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None) -> list[str]:
     """bubblewrap's options for the host's files; `shown` are what is visible in EMPTY.
 
@@ -64,12 +60,14 @@ def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None)
             argv += ["--bind", str(lies[place])] if lies else memory
             argv.append(str(place))
     for path in shown:
-        # bubblewrap would make the folders above it for their owner alone.
-        above = [one for one in path.parents if any(one.is_relative_to(place) for place in EMPTY)]
-        for folder in reversed([] if lies else above[:-1]):
-            argv += ["--perms", "0755", "--dir", str(folder)]
-        argv += ["--ro-bind", str(path), str(path)]
+        argv += [*([] if lies else passable(path)), "--ro-bind", str(path), str(path)]
     return [*argv, "--ro-bind", str(guard_binary()), _GUARD]
+
+
+def passable(path: Path) -> list[str]:
+    """bubblewrap's options for folders above `path` in EMPTY: it would make them for their owner."""
+    above = [one for one in path.parents if any(one.is_relative_to(place) for place in EMPTY)]
+    return [w for one in reversed(above[:-1]) for w in ("--perms", "0755", "--dir", str(one))]
 
 
 def capabilities(*, of_root: bool) -> list[str]:
@@ -90,11 +88,13 @@ def guarded(
     kept: Path | None = None,
     become: int | None = None,
     unlimited: bool = False,
+    apart: Iterable[str] = (),
 ) -> list[str]:
     """What stands before the check itself; `shown` and `of_root` are those of the other two.
 
-    Sockets below `kept` are the check's own; root's may `become` another user.  An `unlimited` one
-    has all system calls.  Raises HostError if the host has too many sockets.
+    Sockets below `kept` are the check's own; root's may `become` another user, or have users
+    `apart` (powercut.sandbox.users).  An `unlimited` one has all system calls.  Raises HostError if
+    the host has too many sockets.
     """
     shown = list(shown)
     covered = []
@@ -106,6 +106,7 @@ def guarded(
     if len(covered) > _SOCKETS_MAX:
         raise HostError(f"{len(covered):,} sockets of this host are too many to hide")
     argv = [_GUARD, *(word for path in covered for word in ("--cover", str(path)))]
+    argv += apart
     argv += ["--processes", str(_PROCESSES_MAX)] if of_root else []  # to root no limit applies
     argv += ["--become", str(become)] if become else []
     argv += ["--unlimited"] if unlimited else []

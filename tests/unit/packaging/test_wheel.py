@@ -96,7 +96,7 @@ def test_guest_programs_are_static(installed):
 
 
 def test_what_stands_before_a_check_is_found_and_runs(installed, tmp_path):
-    code = "from powercut.sandbox.check import guard_binary; print(guard_binary())"
+    code = "from powercut.sandbox.users import guard_binary; print(guard_binary())"
     environment = {"PYTHONPATH": str(installed), "HOME": str(tmp_path), "PATH": "/usr/bin"}
     found = call(sys.executable, "-c", code, cwd=tmp_path, env=environment).stdout.strip()
     assert found == str(installed / SHIPPED / "parts/bin/check-guard")

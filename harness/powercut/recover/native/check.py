@@ -28,6 +28,7 @@ from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.one_thread import in_lasting_thread
+from powercut.sandbox.users import as_another, guard_binary
 
 _NOBODY: Final = 65534
 # A virtual environment may lie in a folder that is empty in there; what it was made from does not.
@@ -63,10 +64,11 @@ def unavailable() -> str:
 def _sandbox(root: HostRoot) -> list[str]:
     # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
-    argv = [*limits(), "bwrap", "--unshare-all", "--unshare-user", "--as-pid-1"]
+    needs = map(Path, (*root.visible, root.folder, _PYTHON))
+    argv = [*limits(), *as_another((*needs, guard_binary()))]
+    argv += ["bwrap", "--unshare-all", "--unshare-user", "--as-pid-1"]
     argv += ["--die-with-parent", "--new-session"]
     argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
-    # Where powercut is root the one user is the host's root, to whom its settings belong.
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv += host_view(shown)

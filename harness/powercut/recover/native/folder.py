@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,18 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
-from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
+from powercut.sandbox.check import (
+    EMPTY,
+    capabilities,
+    guarded,
+    host_view,
+    limits,
+    passable,
+)
 from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.heard import heard
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
+from powercut.sandbox.users import for_all, users_apart
 
 LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
@@ -175,8 +184,26 @@ def sandboxed_check(
     of_root = os.geteuid() == 0
     argv = [*limits(), _wrapper(folder), *host_view(shown), *capabilities(of_root=of_root)]
     argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
+    argv += [] if any(folder.is_relative_to(path) for path in shown) else passable(folder)
     argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot, "--as-pid-1")]
-    return [*argv, *guarded(shown, of_root=of_root, kept=folder), *(started or command)]
+    users = _users(command, state, folder, where, shown)
+    guard = guarded(shown, of_root=of_root, kept=folder, apart=users)
+    return [*argv, *guard, *(started or command)]
+
+
+def _users(
+    command: Sequence[str], state: Path, folder: Path, where: Path, shown: Sequence[Path]
+) -> list[str]:
+    """The guard's words for users of its own, to whom the state and what is `shown` belong; none
+    where the command lies, or is called, where only root may look."""
+    named = (where, Path(shutil.which(command[0]) or "/"), *(where / one for one in command))
+    given = (*shown, *EMPTY, folder)
+    named = (*named, folder.parent)
+    if not for_all(path for path in named if not any(path.is_relative_to(one) for one in given)):
+        return []
+    words = users_apart((*shown, state))
+    under = any(folder.is_relative_to(path) for path in shown)  # with which it was given
+    return [*words[:-2], *([] if under else ["--own", str(folder)])] if words else []
 
 
 def confined_command(

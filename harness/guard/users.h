@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Users of a sandbox that are no users of the host (users.c).
+ */
+#pragma once
+
+#include <stddef.h>
+
+/* A namespace in which user N is USERS_FIRST + N on the host; -1 and errno if there is none. */
+int users_make(void);
+
+/* Shows what lies at `path`, with all that is mounted below, as the namespace's: what user N owns
+ * on the host its user N owns there.  With `only_tried` nothing changes.  -1 and errno. */
+int users_own(int users, const char *path, int only_tried);

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""As whom root's sandboxes run: as a user of the host's to whom nothing belongs.
+
+This is the one place that decides it.  There are two ways:
+
+1. `users_apart`: root makes the sandbox, and check-guard puts what is in it among users of their
+   own, to whom it shows the files that they were given as theirs (harness/guard/users.c).  So a
+   sandbox may be given what only root may read.
+2. `as_another`: the sandbox is made by that user already.  It needs namespaces for ordinary users,
+   and everything that the sandbox is to see must be there for all of them.
+
+Where neither works, which the kernel, a file system or a folder of root's own may be the reason
+for, the sandbox is root's, without capabilities.  Users stay who they are.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from powercut.paths import PARTS
+
+FIRST: Final = 0x7FFF0000
+"""The host's user that root of such a sandbox is: beyond those that are given to anybody."""
+
+_TRY_S: Final = 20.0
+
+
+def guard_binary() -> Path:
+    """The program that stands between a sandbox and what runs in it (harness/guard)."""
+    return PARTS / "bin" / "check-guard"
+
+
+def users_apart(own: Sequence[Path]) -> list[str]:
+    """The guard's words for users of their own, who have what lies at each of `own`; for root.
+
+    Empty where that cannot be had.
+    """
+    paths = [str(path) for path in own]
+    if os.geteuid() or not _ends_well([str(guard_binary()), "--tries", *paths]):
+        return []
+    return ["--apart", *(word for path in paths for word in ("--own", path))]
+
+
+def as_another(sees: Iterable[Path]) -> list[str]:
+    """What stands before a command of root's that may read no more than everybody, `sees` among it.
+
+    Empty where that cannot be had, and for others.
+    """
+    if os.geteuid() or not for_all(sees) or not _namespaces_for_all():
+        return []
+    return _other(FIRST)
+
+
+def for_all(paths: Iterable[Path]) -> bool:
+    """Whether every user may read those of them that are there."""
+    return all(_is_for_all(path) for path in paths)
+
+
+def _other(user: int) -> list[str]:
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"]
+
+
+def _is_for_all(path: Path) -> bool:
+    path = Path(os.path.realpath(path))
+    try:
+        mode = path.stat().st_mode
+        above = [one.stat().st_mode for one in path.parents]
+    except OSError:
+        return True  # it is missing, whoever looks
+    wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & wanted == wanted and all(one & stat.S_IXOTH for one in above)
+
+
+@cache
+def _namespaces_for_all() -> bool:
+    view = ["--unshare-all", "--unshare-user", "--ro-bind", "/", "/"]
+    return _ends_well([*_other(FIRST), "bwrap", *view, "/bin/true"])
+
+
+def _ends_well(argv: Sequence[str]) -> bool:
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_TRY_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
