@@ -43,7 +43,6 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -87,27 +86,23 @@ static void cover(const char *path)
 }
 
 /* Linux 6.14 and newer count the processes of each namespace for themselves; of an older one the
- * setting is the whole host's.  RLIMIT_NPROC does not hold for the host's root: there it is for a
- * PROGRAM with users apart, and is set once it is among them, since their namespace would take it for
- * the limit of all that root runs. */
+ * setting is the whole host's.  RLIMIT_NPROC does not hold for the host's root, but for a PROGRAM with
+ * users apart. */
 static void limit_processes(const char *most)
 {
     struct utsname kernel;
-    int major, minor, proc = -1, root = -1, setting = -1;
+    int major, minor, root, setting = -1;
 
     if (uname(&kernel) != 0 || sscanf(kernel.release, "%d.%d", &major, &minor) != 2 || major < 6 ||
         (major == 6 && minor < 14))
         return;
     /* One that is mounted nowhere: in the sandbox's own the settings are read-only. */
-    if ((proc = (int)syscall(SYS_fsopen, "proc", 1 /* FSOPEN_CLOEXEC */)) < 0 ||
-        syscall(SYS_fsconfig, proc, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) != 0 ||
-        (root = (int)syscall(SYS_fsmount, proc, 1 /* FSMOUNT_CLOEXEC */, 0)) < 0 ||
+    if ((root = open_proc()) < 0 ||
         (setting = openat(root, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC)) < 0 ||
         write(setting, most, strlen(most)) < 0)
         die("cannot limit processes");
     close(setting);
     close(root);
-    close(proc);
 }
 
 static void become(uid_t user)
@@ -115,19 +110,6 @@ static void become(uid_t user)
     if (setgroups(0, NULL) != 0 || setresgid(user, user, user) != 0 ||
         setresuid(user, user, user) != 0)
         die("cannot become another user");
-}
-
-static void go_apart(void)
-{
-    struct rlimit most;
-
-    if (setns(wanted.users, CLONE_NEWUSER) != 0)
-        die("cannot enter its namespace of users");
-    if (wanted.processes != NULL) {
-        most.rlim_cur = most.rlim_max = strtoul(wanted.processes, NULL, 10);
-        if (setrlimit(RLIMIT_NPROC, &most) != 0)
-            die("cannot limit processes");
-    }
 }
 
 /* Leaves what the guard has but for its own two, or nothing, and no way to more: of root, inheritable
@@ -142,8 +124,8 @@ static void drop_capabilities(uid_t user, bool all, bool apart)
         die("cannot read capabilities");
     set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
     set[1].permitted = 0;
-    if (apart)
-        go_apart(); /* where it has all of them at first */
+    if (apart && setns(wanted.users, CLONE_NEWUSER) != 0) /* where it has all of them at first */
+        die("cannot enter its namespace of users");
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
         if ((set[capability / 32].permitted >> capability % 32 & 1) == 0 && has != 0 &&
             prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)

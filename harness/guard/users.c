@@ -28,13 +28,23 @@
 #define RECURSIVE 0x8000
 #define FROM_DESCRIPTOR 4 /* MOVE_MOUNT_F_EMPTY_PATH */
 
-static int write_map(pid_t of, const char *which)
+int open_proc(void)
+{
+    int proc = (int)syscall(SYS_fsopen, "proc", 1 /* FSOPEN_CLOEXEC */), root = -1;
+
+    if (proc >= 0 && syscall(SYS_fsconfig, proc, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
+        root = (int)syscall(SYS_fsmount, proc, 1 /* FSMOUNT_CLOEXEC */, 0);
+    close(proc);
+    return root;
+}
+
+static int write_map(int proc, pid_t of, const char *which)
 {
     char path[64];
     int fd, written;
 
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)of, which);
-    if ((fd = open(path, O_WRONLY | O_CLOEXEC)) < 0)
+    snprintf(path, sizeof path, "%d/%s", (int)of, which);
+    if ((fd = openat(proc, path, O_WRONLY | O_CLOEXEC)) < 0)
         return -1;
     written = (int)write(fd, MAP, strlen(MAP));
     close(fd);
@@ -55,7 +65,7 @@ static int is_new_enough(void)
 
 int users_make(void)
 {
-    int said[2], users = -1, error;
+    int said[2], users = -1, proc, error;
     char path[64], made = 0;
     pid_t child;
 
@@ -68,13 +78,15 @@ int users_make(void)
         _exit(0);
     }
     close(said[1]);
+    proc = open_proc();
     errno = EPERM;
-    if (child > 0 && read(said[0], &made, 1) == 1 && made != 0 && write_map(child, "gid_map") == 0 &&
-        write_map(child, "uid_map") == 0) {
-        snprintf(path, sizeof path, "/proc/%d/ns/user", (int)child);
-        users = open(path, O_RDONLY | O_CLOEXEC);
+    if (child > 0 && read(said[0], &made, 1) == 1 && made != 0 &&
+        write_map(proc, child, "gid_map") == 0 && write_map(proc, child, "uid_map") == 0) {
+        snprintf(path, sizeof path, "%d/ns/user", (int)child);
+        users = openat(proc, path, O_RDONLY | O_CLOEXEC);
     }
     error = errno;
+    close(proc);
     close(said[0]);
     if (child > 0) {
         kill(child, SIGKILL);

@@ -6,6 +6,9 @@
 
 #include <stddef.h>
 
+/* The processes of this namespace, mounted nowhere; -1 and errno. */
+int open_proc(void);
+
 /* A namespace in which user N is USERS_FIRST + N on the host; -1 and errno if there is none. */
 int users_make(void);
 

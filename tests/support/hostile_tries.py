@@ -102,3 +102,14 @@ def bait(*words: str) -> Iterator[Bait]:
 def reached(lines: bytes) -> dict[str, str]:
     """What each try has reached; empty if nothing."""
     return dict(json.loads(line) for line in lines.splitlines())
+
+
+def users_of(opened: str) -> set[int]:
+    """Who, to this host, the processes besides this one are that have the file of a name open."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            names = [os.path.realpath(one) for one in (process / "fd").iterdir()]
+            if process.name != str(os.getpid()) and opened in names:
+                found.add(process.stat().st_uid)
+    return found

@@ -54,7 +54,7 @@ def record_check(
         state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=hear
     )
     with captured:
-        captured.run(sandboxed_check(command, state, folder, where))
+        captured.run(sandboxed_check(command, state, folder, where, captured=True))
         status = captured.wait_ended(timeout_s=timeout_s)
         captured.cut()
     text = bytes(said)

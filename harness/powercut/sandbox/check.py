@@ -65,7 +65,7 @@ def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None)
 
 
 def passable(path: Path) -> list[str]:
-    """bubblewrap's options for folders above `path` in EMPTY: it would make them for their owner."""
+    """bubblewrap's options for folders above `path` in EMPTY, which are not its owner's alone."""
     above = [one for one in path.parents if any(one.is_relative_to(place) for place in EMPTY)]
     return [w for one in reversed(above[:-1]) for w in ("--perms", "0755", "--dir", str(one))]
 

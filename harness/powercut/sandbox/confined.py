@@ -34,6 +34,7 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
 from powercut.sandbox.heard import heard
+from powercut.sandbox.users import for_all, lowered, topmost
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
@@ -217,30 +218,36 @@ def _readable(tool: str) -> list[Path]:
 
 
 def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
+    closed = [path for path in _readable(command[0]) if not for_all([path])]
+    users = lowered(topmost((*given.files, *given.reads, *given.folders, *closed)))
     argv = [
         str(find_tool("bwrap")),
-        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-        *("--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/"),  # no device but null and its like
+        *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
+        *("--unshare-cgroup-try", "--as-pid-1", "--die-with-parent", "--new-session"),
+        *("--dev", "/dev", *users.options),  # no device but null and its like
+        *("--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/"),
         # The tools ask whether the image is mounted: nothing is.
-        *(
-            "--symlink",
-            "/dev/null",
-            "/proc/self/mounts",
-            "--symlink",
-            "self/mounts",
-            "/proc/mounts",
-        ),
+        *_passable(Path("/proc/self/mounts")),
+        *("--symlink", "/dev/null", "/proc/self/mounts"),
+        *("--symlink", "self/mounts", "/proc/mounts"),
     ]
     for path in _readable(command[0]):
         if path.is_symlink():  # /bin is usr/bin
             argv += ["--symlink", str(path.readlink()), str(path)]
         else:
-            argv += ["--ro-bind", str(path), str(path)]
+            argv += [*_passable(path), "--ro-bind", str(path), str(path)]
     for path in given.reads:
-        argv += ["--ro-bind", str(path), str(path)]
+        argv += [*_passable(path), "--ro-bind", str(path), str(path)]
     for path in (*given.files, *given.folders):
-        argv += ["--bind", str(path), str(path)]
-    return [*argv, "--", *command]
+        argv += [*_passable(path), "--bind", str(path), str(path)]
+    return [*argv, "--", *users.argv, *command]
+
+
+def _passable(path: Path) -> list[str]:
+    """Folders above it: bubblewrap would make them for their owner alone."""
+    bound = [Path(program) for program in _PROGRAMS]
+    above = [one for one in path.parents[:-1] if not any(map(one.is_relative_to, bound))]
+    return [word for one in reversed(above) for word in ("--perms", "0755", "--dir", str(one))]
 
 
 def _landlock(command: list[str], given: _Grants) -> list[str]:

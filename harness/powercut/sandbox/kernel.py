@@ -16,6 +16,7 @@ and programs in its guest cannot mount anything (guests/uml/confine.c).
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -27,10 +28,11 @@ from pathlib import Path
 from typing import Final
 
 from powercut.sandbox import landlock
+from powercut.sandbox.check import EMPTY, passable
 from powercut.sandbox.confined import SETTINGS, find_tool, sandboxes
+from powercut.sandbox.users import FIRST, Lowered, as_user, for_all, lowered, topmost
 
 IN_MEMORY: Final = Path("/dev/shm")
-_EMPTY: Final = (Path("/tmp"), Path("/var/tmp"), Path("/run"), IN_MEMORY)
 _EMPTY_BYTES: Final = 64 << 10  # names of what is shown in there, and nothing else
 _TRY_S: Final = 20.0
 
@@ -53,20 +55,31 @@ class KernelSandbox:
 
 
 def kernel_sandbox(
-    memory: Path, size: int, *, shows: Sequence[Path] = (), writes: Sequence[Path] = ()
+    memory: Path,
+    size: int,
+    *,
+    shows: Sequence[Path] = (),
+    writes: Sequence[Path] = (),
+    for_root: bool = False,
 ) -> KernelSandbox:
     """A sandbox for a kernel whose memory of `size` bytes is to lie in the folder `memory`.
 
     It sees what `shows` names though that lies in a place which is empty in there, and may write
-    to the files in `writes`.  Raises OSError if nothing can be made in `memory`.
+    to the files in `writes`.  Root's runs as another user unless what it inherits is `for_root`
+    alone.  Raises OSError if nothing can be made in `memory`.
     """
     bubblewrap = not kernel_bubblewrap()
     if bubblewrap and memory == IN_MEMORY:
-        return KernelSandbox(tuple(_bubblewrap(shows, size)), memory)
+        return KernelSandbox(tuple(_bubblewrap(shows, size, for_root=for_root)), memory)
     made = Path(tempfile.mkdtemp(prefix="powercut-memory-", dir=memory))
     if bubblewrap:
-        return KernelSandbox(tuple(_bubblewrap(shows, _EMPTY_BYTES, made)), made, made)
-    return KernelSandbox(tuple(_landlock(made, writes)), made, made)
+        argv = _bubblewrap(shows, _EMPTY_BYTES, made, for_root=for_root)
+        return KernelSandbox(tuple(argv), made, made)
+    needs = (*shows, *writes, Path(sys.executable), Path(landlock.__file__))
+    before = as_user() if not for_root and for_all((*needs, memory)) else []
+    if before:
+        os.chown(made, FIRST, FIRST)
+    return KernelSandbox((*before, *_landlock(made, writes)), made, made)
 
 
 @cache
@@ -82,26 +95,39 @@ def kernel_bubblewrap() -> str:
     return "" if done.returncode == 0 else (done.stderr.strip() or "bubblewrap fails")
 
 
-def _bubblewrap(shows: Iterable[Path], size: int, memory: Path | None = None) -> Iterator[str]:
+def _bubblewrap(
+    shows: Iterable[Path], size: int, memory: Path | None = None, *, for_root: bool = False
+) -> Iterator[str]:
+    shown = sorted({path.absolute() for path in shows})
+    bound = [
+        path for path in shown if any(path != one and path.is_relative_to(one) for one in EMPTY)
+    ]
+    users = Lowered()
+    if not for_root:
+        rest = [path for path in shown if path not in bound and not for_all([path])]
+        if for_all(path.parent for path in rest):
+            own = topmost((*bound, *rest, *([] if memory is None else [memory])))
+            users = lowered(own)
+            bound += rest if users.argv else []
     yield str(find_tool("bwrap"))
-    # PID 1 of the namespace is the guard itself, for which its parent waits: so processor time is
-    # accounted for.  It ends when its standard input does; --die-with-parent would end it with the
-    # thread that has started it.
-    yield from ("--unshare-all", "--as-pid-1", "--cap-drop", "ALL")
-    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    # PID 1 of the namespace is a guard itself, for which its parent waits: so processor time is
+    # accounted for.  It ends when the kernel's does, which ends when its standard input does;
+    # --die-with-parent would end it with the thread that has started it.
+    yield from ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
+    yield from ("--unshare-cgroup-try", "--as-pid-1")
+    yield from ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *users.options)
     for setting in SETTINGS:
         if Path(setting).exists():
             yield from ("--ro-bind", setting, setting)
-    for place in _EMPTY:
+    for place in EMPTY:
         if place.is_dir():
             room = size if place == IN_MEMORY else _EMPTY_BYTES
-            yield from ("--size", str(room), "--tmpfs", str(place))
-    for path in sorted({path.absolute() for path in shows}):
-        if any(path != place and path.is_relative_to(place) for place in _EMPTY):
-            yield from ("--ro-bind", str(path), str(path))
+            yield from ("--perms", "1777", "--size", str(room), "--tmpfs", str(place))
+    for path in bound:
+        yield from (*passable(path), "--ro-bind", str(path), str(path))
     if memory is not None:
-        yield from ("--bind", str(memory), str(memory))
-    yield from ("--chdir", "/", "--")
+        yield from (*passable(memory), "--bind", str(memory), str(memory))
+    yield from ("--chdir", "/", "--", *users.argv)
 
 
 def _landlock(folder: Path, writes: Iterable[Path]) -> Iterator[str]:

@@ -19,6 +19,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,16 @@ FIRST: Final = 0x7FFF0000
 """The host's user that root of such a sandbox is: beyond those that are given to anybody."""
 
 _TRY_S: Final = 20.0
+_GUARD: Final = "/dev/check-guard"
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """What makes root's sandbox another user's: bubblewrap's options, behind those for /dev and in
+    place of its own namespace of users, and what stands before the command: PID 1."""
+
+    options: tuple[str, ...] = ("--unshare-user-try", "--cap-drop", "ALL")
+    argv: tuple[str, ...] = ()
 
 
 def guard_binary() -> Path:
@@ -47,6 +58,28 @@ def users_apart(own: Sequence[Path]) -> list[str]:
     return ["--apart", *(word for path in paths for word in ("--own", path))]
 
 
+def lowered(own: Sequence[Path]) -> Lowered:
+    """A command of root's that has no capability, and what lies at each of `own`.
+
+    As it was where that cannot be had, and for others.
+    """
+    if not (words := users_apart(own)):
+        return Lowered()
+    needs = [f"CAP_{name}" for name in ("SYS_ADMIN", "SETPCAP", "SETUID", "SETGID")]
+    added = [word for name in needs for word in ("--cap-add", name)]
+    options = ("--cap-drop", "ALL", *added, "--ro-bind", str(guard_binary()), _GUARD)
+    return Lowered(options, (_GUARD, "--bare", "--unlimited", "--become", "0", *words, "--"))
+
+
+def topmost(paths: Iterable[Path]) -> list[Path]:
+    """Those that lie below none of the others: what is given with all that it holds."""
+    kept: list[Path] = []
+    for path in sorted(paths):
+        if not any(path.is_relative_to(one) for one in kept):
+            kept.append(path)
+    return kept
+
+
 def as_another(sees: Iterable[Path]) -> list[str]:
     """What stands before a command of root's that may read no more than everybody, `sees` among it.
 
@@ -54,16 +87,20 @@ def as_another(sees: Iterable[Path]) -> list[str]:
     """
     if os.geteuid() or not for_all(sees) or not _namespaces_for_all():
         return []
-    return _other(FIRST)
+    return as_user()
+
+
+def as_user() -> list[str]:
+    """What stands before a command of root's for that; empty for others."""
+    if os.geteuid():
+        return []
+    user = [f"--reuid={FIRST}", f"--regid={FIRST}", "--clear-groups"]
+    return ["setpriv", *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
 
 
 def for_all(paths: Iterable[Path]) -> bool:
     """Whether every user may read those of them that are there."""
     return all(_is_for_all(path) for path in paths)
-
-
-def _other(user: int) -> list[str]:
-    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"]
 
 
 def _is_for_all(path: Path) -> bool:
@@ -74,13 +111,14 @@ def _is_for_all(path: Path) -> bool:
     except OSError:
         return True  # it is missing, whoever looks
     wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    wanted |= stat.S_IWOTH if stat.S_ISSOCK(mode) else 0
     return mode & wanted == wanted and all(one & stat.S_IXOTH for one in above)
 
 
 @cache
 def _namespaces_for_all() -> bool:
     view = ["--unshare-all", "--unshare-user", "--ro-bind", "/", "/"]
-    return _ends_well([*_other(FIRST), "bwrap", *view, "/bin/true"])
+    return _ends_well([*as_user(), "bwrap", *view, "/bin/true"])
 
 
 def _ends_well(argv: Sequence[str]) -> bool:

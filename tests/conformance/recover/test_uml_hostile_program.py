@@ -155,15 +155,21 @@ def as_user(request: pytest.FixtureRequest) -> list[str]:
     return [str(shutil.which("setpriv")), f"--reuid={USER}", f"--regid={USER}", "--clear-groups"]
 
 
-def test_the_kernels_process_alone(belt: str, as_user: list[str]) -> None:
+def test_the_kernels_process_alone(
+    belt: str, as_user: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stands in its place is started by the guard, as that is."""
     with bait() as hung:
-        sandbox = kernel_sandbox(IN_MEMORY, 8 << 20, shows=[guard_binary()])
+        guard = shutil.copy(guard_binary(), hung.folder)  # where that user may look
+        with monkeypatch.context() as patched:
+            if as_user:  # who would make it
+                patched.setattr(os, "geteuid", lambda: USER)
+            sandbox = kernel_sandbox(IN_MEMORY, 8 << 20)
         if as_user and sandbox.made:
             os.chown(sandbox.made, USER, USER)
         number, port = hung.command[6], hung.command[5]
         python = os.path.realpath(sys.executable)
-        argv = [*as_user, *sandbox.argv, str(guard_binary()), python, "-I", "-S", "-c", BREAKS_OUT]
+        argv = [*as_user, *sandbox.argv, guard, python, "-I", "-S", "-c", BREAKS_OUT]
         alive, ours = os.pipe()
         try:
             done = subprocess.run(

@@ -5,16 +5,44 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import ARCHIVES, CHECKS, KERNELS, OWN
+from mutants.suites import ARCHIVES, CHECKS, HOSTILE, KERNELS, OWN
 
 checks = planter("sandbox", CHECKS)
 archives = planter("archive", ARCHIVES)
 kernels = planter("kernel", KERNELS)
+hostile = planter("uml", HOSTILE)
 own = planter("own", OWN)
 
 _P = "harness/powercut"
 
 MUTANTS: tuple[Mutant, ...] = (
+    *hostile(
+        "guests/uml/confine.c",
+        (
+            "mounts",
+            At("", "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE,"),
+            "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE, CAP_SYS_ADMIN,",
+            "a program in User-Mode Linux mounts the host's files",
+        ),
+        (
+            "modules",
+            At("", "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE,"),
+            "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE, CAP_SYS_MODULE, CAP_SYS_RAWIO,",
+            "a program in User-Mode Linux loads modules and has ports",
+        ),
+        (
+            "namespaces",
+            At("confine_helpers", '"/proc/sys/user/max_user_namespaces", "0\\n"'),
+            '"/proc/sys/user/max_user_namespaces", "9\\n"',
+            "a program in User-Mode Linux has capabilities in a namespace",
+        ),
+        (
+            "disks",
+            At("", '{"null", 1, 3}'),
+            '{"ubdb", 98, 16}, {"null", 1, 3}',
+            "a program in User-Mode Linux reads what is shared with the controller",
+        ),
+    ),
     *checks(
         "harness/guard/check.c",
         (
@@ -43,8 +71,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "unlimited",
-            At("main", "if (limited && limit_check() != 0)"),
-            "if (!limited && limit_check() != 0)",
+            At("main", "if (!wanted.unlimited && limit_check() != 0)"),
+            "if (wanted.unlimited && limit_check() != 0)",
             "a check has all system calls",
         ),
         (
@@ -53,9 +81,42 @@ MUTANTS: tuple[Mutant, ...] = (
             "write(setting, most, 0) < 0",
             "root's check makes as many processes as the host has",
         ),
+        (
+            "stays-root",
+            At("drop_capabilities", "if (apart && setns(wanted.users, CLONE_NEWUSER) != 0)"),
+            "if (apart && wanted.users < 0)",
+            "to the host root's check is root",
+        ),
+    ),
+    *checks(
+        "harness/guard/users.c",
+        (
+            "owns-nothing",
+            At("users_own", "result == 0 && !only_tried"),
+            "result == 0 && only_tried",
+            "root's check may not write to its own state",
+        ),
+        (
+            "root-is-root",
+            At("", '"0 2147418112 2147483648\\n"'),
+            '"0 0 2147483648\\n"',
+            "root of a namespace is the host's",
+        ),
     ),
     *checks(
         "harness/guard/veil.c",
+        (
+            "veils-what-may-be-written",
+            At("veil", "if ((view.f_flag & ST_RDONLY) != 0)"),
+            "if ((view.f_flag & ST_RDONLY) == 0)",
+            "a check reaches the host's sockets, and may not write its state",
+        ),
+        (
+            "veils-three-names",
+            At("veil_host", "strcmp(path, kept[which]) == 0"),
+            "strcmp(path, kept[which]) != 0",
+            "sockets below /var are reached",
+        ),
         (
             "no-veil",
             At("veil_one", 'mount("host", ".", "overlay", flags, LAYERS) != 0'),
@@ -127,13 +188,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *kernels(
-        f"{_P}/sandbox/kernel.py",
+        f"{_P}/sandbox/users.py",
         (
             "keeps-capabilities",
-            At("_bubblewrap", "('--unshare-all', '--as-pid-1', '--cap-drop', 'ALL')"),
-            "('--unshare-all', '--as-pid-1')",
+            At("lowered", "(_GUARD, '--bare', '--unlimited', '--become', '0', *words, '--')"),
+            "(_GUARD, '--bare', '--unlimited', *words, '--')",
             "root's kernel has capabilities in its sandbox",
         ),
+    ),
+    *kernels(
+        f"{_P}/sandbox/kernel.py",
         (
             "sees-tmp",
             At("_bubblewrap", "place.is_dir()"),
@@ -148,14 +212,17 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "shows-nothing",
-            At("_bubblewrap", "path != place and path.is_relative_to(place)"),
-            "path == place",
+            At("_bubblewrap", "path != one and path.is_relative_to(one)"),
+            "path == one",
             "a program that lies in /tmp is not there",
         ),
         (
             "writes-host",
-            At("_bubblewrap", "('--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc')"),
-            "('--bind', '/', '/', '--dev', '/dev', '--proc', '/proc')",
+            At(
+                "_bubblewrap",
+                "('--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc', *users.options)",
+            ),
+            "('--bind', '/', '/', '--dev', '/dev', '--proc', '/proc', *users.options)",
             "a kernel's process writes the host's files",
         ),
         (

@@ -191,6 +191,11 @@ CHECKS = Suite(
         ),
     ),
 )
+HOSTILE = Suite(
+    "programs in User-Mode Linux",
+    (make("guests/uml", "{build}/bin/uml-init", "{build}/bin/uml-guard"),),
+    (pytest("tests/conformance/recover/test_uml_hostile_program.py"),),
+)
 ARCHIVES = Suite("reader of archives", (), (pytest("tests/unit/sandbox/test_archive.py"),))
 KERNELS = Suite("sandbox of kernels", (), (pytest("tests/unit/sandbox/test_kernel_confined.py"),))
 OWN = Suite(

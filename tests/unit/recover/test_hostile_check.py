@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import os
 import platform
 import socket
@@ -15,10 +17,12 @@ from pathlib import Path
 import pytest
 from hostile_tries import PROGRAM, Bait, bait, reached
 
+from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.native.folder import check_folder, confined_command
 from powercut.recover.plan import HostRoot
 from powercut.sandbox import check
+from powercut.sandbox.users import FIRST, as_another, users_apart
 
 LEFT_TO_COMMAND = {
     *("a user namespace", "a mount namespace", "a child in a user namespace", "chroot"),
@@ -153,6 +157,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 from pathlib import Path
 from powercut.model.errors import HostError
+from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import unavailable
 from powercut.recover.native.folder import check_folder, confined_command
 folder, state, memory = (Path(sys.argv[1], name) for name in ("folder", "state", "memory"))
@@ -207,6 +212,78 @@ os.write(3, call_32(20, 0).encode())
     command = (os.path.realpath(sys.executable), "-c", script, str(PROGRAM))
     seen = check_folder(command, state, folder, Path("/"), timeout_s=120)
     assert (seen.lines, seen.failure) == (b"done", "")
+
+
+WHO = """
+import json, os
+with open("/proc/self/uid_map") as file:
+    inside, outside, _ = map(int, file.read().split())
+try:
+    secret = len(open("/etc/shadow").read(1))
+except OSError:
+    secret = 0
+os.write(3, json.dumps([os.getuid() - inside + outside, secret]).encode())
+"""
+
+
+def test_to_the_host_root_s_check_of_a_folder_is_nobody_it_knows(tmp_path):
+    """Nor may it read what root alone may."""
+    other = os.geteuid() == 0 and users_apart([tmp_path])
+    with bait() as hung:
+        argv = (hung.command[0], "-I", "-S", "-c", WHO)
+        user, secret = json.loads(of_folder(dataclasses.replace(hung, command=argv), tmp_path))
+    assert (user, secret) == (FIRST if other else os.geteuid(), 0 if other else secret)
+
+
+def test_nor_is_root_s_check_of_a_program():
+    """Whom the sandbox is made by, if all may see what it shows."""
+    memory = os.memfd_create("tree")
+    os.truncate(memory, 8192)
+    environment = ("PATH=/usr/sbin:/usr/bin:/sbin:/bin", "POWERCUT_FD=3")
+    with CheckSandbox(HostRoot("/", environment), ("/bin/cat", "/etc/shadow"), ()) as sandbox:
+        checked = sandbox.check(memory, 0, timeout_s=60)
+        status = Path(f"/proc/{sandbox.pid}/status").read_text()
+    os.close(memory)
+    other = as_another([check.guard_binary(), Path(sys.executable)])
+    user = int(status.partition("Uid:")[2].split()[0])
+    assert user == (FIRST if other else os.geteuid())
+    assert checked.status != 0 or (os.geteuid() == 0 and not other)
+
+
+BOMB = """
+import os, signal, time
+made = 0
+try:
+    while made < 400:
+        if os.fork() == 0:
+            signal.pause()
+        made += 1
+except BlockingIOError:
+    pass
+os.write(3, str(made).encode())
+"""
+
+
+def test_a_fork_bomb_of_root_s_check_ends_by_its_own_limit(tmp_path, monkeypatch):
+    """RLIMIT_NPROC alone, as before Linux 6.14: it holds for the user that root's check is."""
+    monkeypatch.setattr(check, "_PROCESSES_MAX", 150)
+    monkeypatch.setattr(
+        folder_checks,
+        "guarded",
+        lambda *of, **more: drop(check.guarded(*of, **more), "--processes"),
+    )
+    counted = os.geteuid() == 0 and users_apart([tmp_path])  # an ordinary user has others, too
+    with bait() as hung:
+        argv = (hung.command[0], "-I", "-S", "-c", BOMB if counted else "")
+        made = of_folder(dataclasses.replace(hung, command=argv), tmp_path)
+    assert int(made or 0) < 150
+    assert bool(made) == bool(counted)
+
+
+def drop(words, option):
+    """The words without an option and its value."""
+    at = words.index(option) if option in words else len(words)
+    return [*words[:at], *words[at + 2 :]]
 
 
 def test_root_s_check_makes_no_processes_without_end(tmp_path):

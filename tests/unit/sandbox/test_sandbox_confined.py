@@ -8,9 +8,11 @@ import shutil
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hostile_tries import users_of
 
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.model.errors import DeadlineExceeded, HostError
@@ -18,6 +20,7 @@ from powercut.sandbox import confined, kernel
 from powercut.sandbox.confined import Sandboxes, run_confined, sandboxes
 from powercut.sandbox.kernel import kernel_sandbox
 from powercut.sandbox.landlock import abi_version
+from powercut.sandbox.users import FIRST, users_apart
 
 ONLY = {"bubblewrap": Sandboxes("", "not asked"), "landlock": Sandboxes("not asked", "")}
 
@@ -91,6 +94,24 @@ def test_nothing_else_of_the_host_is_in_reach(sandbox, tmp_path, monkeypatch, at
     assert "precious" not in done.stdout
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == dict.fromkeys(names, "precious")
+
+
+def test_to_the_host_root_s_tool_is_nobody_it_knows(sandbox, tmp_path):
+    """Behind Landlock it is root without capabilities: only root may look where its files lie."""
+    said = tmp_path / "said"
+    said.touch()
+    script = f"echo x > {said}; read go < {tmp_path}/go"
+    os.mkfifo(tmp_path / "go")
+    files = [said, tmp_path / "go"]
+    with ThreadPoolExecutor(1) as beside:
+        done = beside.submit(shell, script, files=files)
+        with (tmp_path / "go").open("w") as go:  # once it has begun to read
+            users = users_of(str(tmp_path / "go"))
+            go.write("x\n")
+        assert done.result().returncode == 0, done.result().stderr
+    apart = sandbox == "bubblewrap" and os.geteuid() == 0 and users_apart(files)
+    assert users == {FIRST if apart else os.geteuid()}
+    assert said.stat().st_uid == os.geteuid()
 
 
 def test_there_is_no_network(sandbox):

@@ -86,6 +86,11 @@ class CheckSandbox(Closing):
         self._checks = checks
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The process of the host that made the sandbox; 0 before the first check."""
+        return 0 if self._process is None else self._process.pid
+
     def close(self) -> None:
         """Ends it and everything in it; idempotent."""
         if self._process is not None:

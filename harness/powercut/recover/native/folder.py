@@ -174,10 +174,13 @@ def sandboxed_check(
     folder: Path,
     where: Path,
     started: Sequence[str] = (),
+    *,
+    captured: bool = False,
 ) -> list[str]:
     """The command line that runs a check, or what has `started` it, on the folder `state`.
 
-    Raises HostError without bubblewrap.
+    One that is itself `captured` runs over the recorder's file system, which knows the host's users
+    alone.  Raises HostError without bubblewrap.
     """
     boot = booted_again(_boot_file(state))
     shown = _shown(command, where)
@@ -186,7 +189,7 @@ def sandboxed_check(
     argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
     argv += [] if any(folder.is_relative_to(path) for path in shown) else passable(folder)
     argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot, "--as-pid-1")]
-    users = _users(command, state, folder, where, shown)
+    users = [] if captured else _users(command, state, folder, where, shown)
     guard = guarded(shown, of_root=of_root, kept=folder, apart=users)
     return [*argv, *guard, *(started or command)]
 

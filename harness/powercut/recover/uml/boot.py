@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import subprocess
 import time
 from dataclasses import dataclass
@@ -238,6 +239,7 @@ class UmlProcess:
                 (memory_mib << 20) + _MEMORY_ROOM,
                 shows=_shown(kernel, outside, host),
                 writes=_files_of(disk),
+                for_root=_is_for_owner(disk),
             )
             self._guard = subprocess.Popen(
                 [*_guard_argv(self._sandbox, kernel, outside), *self.argv],
@@ -355,6 +357,12 @@ def _guard_argv(
     argv += ["--libraries", kernel.libraries] if kernel.libraries else []
     argv += ["--remove", str(sandbox.made)] if sandbox.made is not None else []
     return [*argv, "--connects"] if outside is not None else argv
+
+
+def _is_for_owner(disk: UbdDisk | None) -> bool:
+    """Whether others cannot open the disk's file once more, as UML does."""
+    wanted = 0 if disk is None else stat.S_IROTH | (0 if "r" in disk.flags else stat.S_IWOTH)
+    return disk is not None and os.fstat(disk.fd).st_mode & wanted != wanted
 
 
 def _files_of(disk: UbdDisk | None) -> list[Path]:
