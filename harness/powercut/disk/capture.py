@@ -34,6 +34,8 @@ from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.units import Instant
+from powercut.sandbox.printed import end_of, printed
+from powercut.sandbox.users import few_powers_argv
 
 _CONTROL_S: Final = 30.0
 """For commands that a disk answers at once unless its host is in trouble."""
@@ -180,7 +182,7 @@ class _Nbdkit:
         self._answers: deque[dict[str, Any]] = deque()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, inherited = socket.socketpair()
-        self.argv = capture_argv(config, self.directory, inherited.fileno())
+        self.argv = (*few_powers_argv(), *capture_argv(config, self.directory, inherited.fileno()))
         try:
             if len(str(self.directory / "nbd")) > _SOCKET_PATH_MAX:
                 raise HostError(
@@ -204,18 +206,19 @@ class _Nbdkit:
     def _spawn(
         self, argv: Sequence[str], environment: Mapping[str, str], inherited: socket.socket
     ) -> subprocess.Popen[bytes]:
+        if shutil.which("nbdkit") is None:
+            raise HostError("nbdkit is not installed", hint="apt-get install nbdkit")
         try:
-            return subprocess.Popen(
-                argv,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                pass_fds=[inherited.fileno()],
-                start_new_session=True,  # an interrupt at the terminal is the controller's
-            )
-        except FileNotFoundError:
-            raise HostError("nbdkit is not installed", hint="apt-get install nbdkit") from None
+            with printed(self._output.fileno()) as said:
+                return subprocess.Popen(
+                    argv,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=said,
+                    stderr=said,
+                    pass_fds=[inherited.fileno()],
+                    start_new_session=True,  # an interrupt at the terminal is the controller's
+                )
         except OSError as error:
             raise HostError(f"cannot start {shlex.join(argv)}: {error.strerror}") from None
 
@@ -308,8 +311,7 @@ class _Nbdkit:
         return HostError(f"the capture disk {how}\n{self._diagnosis()}")
 
     def _diagnosis(self) -> str:
-        size = os.fstat(self._output.fileno()).st_size
-        output = os.pread(self._output.fileno(), size, 0).decode("utf-8", "replace").strip()
+        output = end_of(self._output.fileno())
         return f"command: {shlex.join(self.argv)}\noutput: {output or '(none)'}"
 
     # -- the end ------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class NbdFuse:
         mountpoint = _IN_CHROOT if root_is_no_mount() else own
         mountpoint.mkdir(exist_ok=mountpoint == _IN_CHROOT)
         self._argv = _argv(mountpoint / "disk", socket, grows=grows, export=export)
-        self._process = spawn(self._argv, self._log)
+        self._process = spawn(self._argv, self._log, mounts=True)
         self.pid = self._process.pid
         self.inside = mountpoint / "disk"
         self.path = Path(f"/proc/{self.pid}/root{self.inside}")

@@ -22,12 +22,11 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.one_thread import in_lasting_thread
 from powercut.sandbox.printed import catch_up, printed
+from powercut.sandbox.users import few_powers_argv
 
 TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
-_SETPCAP: Final = 1 << 8
-_FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
 _ANOTHERS_ROOT: Final = re.compile(r"/proc/[0-9]+/root(?=/)")
 _IF_PARENT_LIVES = 'test "$PPID" = "$0" || exit 125; exec "$@"'
 
@@ -39,15 +38,17 @@ def spawn(
     pass_fds: Sequence[int] = (),
     console: Path | None = None,
     few_powers: bool = False,
+    mounts: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
     Its standard output is another file's if `console` is given.  Neither grows without end
-    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (below); what
-    another process serves below `/proc/PID/root` is opened for it.  Raises HostError if it cannot
+    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (few_powers_argv),
+    or those and the one that `mounts`; what another process serves below `/proc/PID/root` is opened
+    for it.  Raises HostError if it cannot
     be started.
     """
-    before = few_powers_argv() if few_powers else []
+    before = few_powers_argv(mounts=mounts) if few_powers or mounts else []
     with contextlib.ExitStack() as opened:
         roots: list[int] = []
         if before:
@@ -70,16 +71,6 @@ def guarded(argv: Sequence[str], *, before: Sequence[str] = ()) -> list[str]:
         raise HostError(f"{argv[0]} is not an executable file")
     guard = [setpriv, "--pdeathsig", "KILL", "--", "/bin/sh", "-c", _IF_PARENT_LIVES]
     return [*guard, str(os.getpid()), *before, *argv]
-
-
-def few_powers_argv() -> list[str]:
-    """What stands before a command of root's that is to open files of the host, and no more: it has
-    none of root's other capabilities.  Empty for others, and for a root that can drop none."""
-    status = Path("/proc/self/status").read_text()
-    has = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
-    if os.geteuid() or not has & _SETPCAP:
-        return []
-    return ["setpriv", f"--bounding-set={_FEW}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
 def _with_open_roots(

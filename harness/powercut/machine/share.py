@@ -48,6 +48,7 @@ _SETTINGS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "writeout": ("off", "immediate"),
     },
 }
+_DENIED: Final = ("obsolete", "elevateprivileges", "spawn", "resourcecontrol")
 # include/uapi/linux/mount.h, sched.h, fcntl.h; the call has one number on every architecture.
 _MOUNT_SETATTR: Final = 442
 _MOUNT_ATTR_RDONLY: Final = 1
@@ -130,6 +131,7 @@ def qemu_argv(
     return [
         str(qemu),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-sandbox", ",".join(["on", *(f"{what}=deny" for what in _DENIED)])),
         *("-M", "pc,memory-backend=ram", "-m", f"{_MEMORY_MIB}M"),
         *("-object", f"memory-backend-memfd,id=ram,size={_MEMORY_MIB}M,share=on"),
         *("-accel", "tcg,thread=multi" if emulated else "kvm"),

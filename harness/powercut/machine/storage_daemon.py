@@ -143,7 +143,7 @@ class StorageDaemon:
         if kind is Export.FUSE:
             served.touch()  # which the daemon mounts over
         self._argv = export_argv(kind, disk.absolute(), served, cache=cache, program=str(program))
-        self._process = spawn(self._argv, self._log)
+        self._process = spawn(self._argv, self._log, few_powers=True, mounts=kind is Export.FUSE)
         self.path = served
         if kind is Export.FUSE:
             self.path = Path(f"/proc/{self._process.pid}/root{served}")

@@ -219,7 +219,7 @@ def _readable(tool: str) -> list[Path]:
 
 def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
     closed = [path for path in _readable(command[0]) if not for_all([path])]
-    users = lowered(topmost((*given.files, *given.reads, *given.folders, *closed)))
+    users = lowered(topmost((*given.files, *given.reads, *given.folders, *closed)), limited=True)
     argv = [
         str(find_tool("bwrap")),
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),

@@ -29,8 +29,9 @@ _open: dict[str, list[_Pipe]] = {}
 
 
 @contextlib.contextmanager
-def printed(path: Path) -> Iterator[int]:
-    """A descriptor for a process that is started meanwhile; what it prints is appended to `path`.
+def printed(path: Path | int) -> Iterator[int]:
+    """A descriptor for a process that is started meanwhile; what it prints is appended to `path`,
+    which may be a file without a name: its descriptor.
 
     Raises OSError.
     """
@@ -42,11 +43,18 @@ def printed(path: Path) -> Iterator[int]:
         pipe.begin()
 
 
-def catch_up(path: Path) -> None:
+def catch_up(path: Path | int) -> None:
     """Takes what has been printed for `path` so far: all of it is in the file then."""
     with _lock:
         for pipe in _open.get(str(path), ()):
             pipe.take()
+
+
+def end_of(file: int, limit: int = KEPT_MAX) -> str:
+    """The end of what has been printed so far into a file without a name."""
+    catch_up(file)
+    size = os.fstat(file).st_size
+    return os.pread(file, limit, max(0, size - limit)).decode("utf-8", "replace").strip()
 
 
 def finish(path: Path, *, timeout_s: float) -> None:
@@ -64,11 +72,15 @@ def finish(path: Path, *, timeout_s: float) -> None:
 
 
 class _Pipe:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | int) -> None:
         self.kept = True
         self.thread = threading.Thread(target=self._run, name="printed", daemon=True)
         self._name = str(path)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        if isinstance(path, int):
+            self._file = os.dup(path)
+            fcntl.fcntl(path, fcntl.F_SETFL, os.O_APPEND)
+        else:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._ours, self.theirs = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._ours, False)
         with contextlib.suppress(OSError):  # the user has many pipes

@@ -11,6 +11,9 @@ This is the one place that decides it.  There are two ways:
 
 Where neither works, which the kernel, a file system or a folder of root's own may be the reason
 for, the sandbox is root's, without capabilities.  Users stay who they are.
+
+What opens files of root's as long as it runs, by names that it is told later, stays root with few
+capabilities (`few_powers_argv`): QEMU, the capture disk, storage daemons.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from powercut.paths import PARTS
 FIRST: Final = 0x7FFF0000
 """The host's user that root of such a sandbox is: beyond those that are given to anybody."""
 
+_SETPCAP: Final = 1 << 8
+_FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
 _TRY_S: Final = 20.0
 _GUARD: Final = "/dev/check-guard"
 
@@ -58,17 +63,19 @@ def users_apart(own: Sequence[Path]) -> list[str]:
     return ["--apart", *(word for path in paths for word in ("--own", path))]
 
 
-def lowered(own: Sequence[Path]) -> Lowered:
-    """A command of root's that has no capability, and what lies at each of `own`.
+def lowered(own: Sequence[Path], *, limited: bool = False) -> Lowered:
+    """A command that has no capability; root's is another user, who has what lies at each of `own`.
 
-    As it was where that cannot be had, and for others.
+    A `limited` one has the system calls of a check.  As it was where that cannot be had.
     """
-    if not (words := users_apart(own)):
+    words = users_apart(own)
+    if not words and not limited:
         return Lowered()
     needs = [f"CAP_{name}" for name in ("SYS_ADMIN", "SETPCAP", "SETUID", "SETGID")]
     added = [word for name in needs for word in ("--cap-add", name)]
-    options = ("--cap-drop", "ALL", *added, "--ro-bind", str(guard_binary()), _GUARD)
-    return Lowered(options, (_GUARD, "--bare", "--unlimited", "--become", "0", *words, "--"))
+    options = ("--cap-drop", "ALL", *added) if words else Lowered.options
+    argv = [_GUARD, "--bare", *([] if limited else ["--unlimited"]), "--become", "0", *words, "--"]
+    return Lowered((*options, "--ro-bind", str(guard_binary()), _GUARD), tuple(argv))
 
 
 def topmost(paths: Iterable[Path]) -> list[Path]:
@@ -96,6 +103,18 @@ def as_user() -> list[str]:
         return []
     user = [f"--reuid={FIRST}", f"--regid={FIRST}", "--clear-groups"]
     return ["setpriv", *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
+
+
+def few_powers_argv(*, mounts: bool = False) -> list[str]:
+    """What stands before a command of root's that is to open files of root's, and no more, or that
+    `mounts`: it has none of root's other capabilities.  Empty for others, and for a root that can
+    drop none."""
+    status = Path("/proc/self/status").read_text()
+    has = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    if os.geteuid() or not has & _SETPCAP:
+        return []
+    kept = f"{_FEW},+sys_admin" if mounts else _FEW
+    return ["setpriv", f"--bounding-set={kept}", "--inh-caps=-all", "--no-new-privs", "--"]
 
 
 def for_all(paths: Iterable[Path]) -> bool:

@@ -206,7 +206,10 @@ def report(path: Path, document: CommentedMap, faults: Sequence[Fault]) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except TypeError:  # a key of YAML's own kinds
+        text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -27,6 +27,7 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
 from powercut.rig.reads import forget_reads, keeps_dates, never_read
 from powercut.rig.scratch import scratch
+from powercut.sandbox.printed import end_of, printed
 from powercut.trial.orphans import orphans_ended
 from powercut.workload.port import Run
 from powercut.workload.program.check import check_operations
@@ -197,6 +198,9 @@ def _also(ended: _Ended) -> str:
     return f"; it printed: {ended.printed}" if ended.printed else ""
 
 
+_LINES_MAX: Final = 256 << 20
+"""Bytes of lines; a program that says more is ended."""
+
 _NOTHING: Final = history_of([])
 
 
@@ -224,19 +228,19 @@ class _Verbs:
     def verb(self, verb: str, folder: Path, *, acks: int | None = None) -> _Ended:
         """Runs it to its end, or until so many `acks` were seen or the time is over."""
         reading, writing = os.pipe()
-        with tempfile.TemporaryFile() as printed, os.fdopen(reading, "rb", 0) as lines:
+        with tempfile.TemporaryFile() as output, os.fdopen(reading, "rb", 0) as lines:
             packets: list[Packet] = []
             enough = threading.Event()
             reader = threading.Thread(target=_read, args=(lines, packets, acks, enough))
             with orphans_ended():
-                process = self._start(verb, folder, writing, printed.fileno())
+                with printed(output.fileno()) as said:
+                    process = self._start(verb, folder, writing, said)
                 reader.start()
                 status = self._wait(process, enough)
                 process.kill()
                 process.wait()
             reader.join()
-            printed.seek(0)
-            text = printed.read()[-_TAIL:].decode(errors="replace")
+            text = end_of(output.fileno(), _TAIL)
         return _Ended(status, " / ".join(text.split("\n")).strip(" /"), tuple(packets))
 
     def _start(self, verb: str, folder: Path, lines: int, printed: int) -> subprocess.Popen[bytes]:
@@ -273,9 +277,10 @@ class _Verbs:
 def _read(
     lines: IO[bytes], packets: list[Packet], acks: int | None, enough: threading.Event
 ) -> None:
-    count = 0
-    while data := lines.read(1 << 16):
+    count = size = 0
+    while size < _LINES_MAX and (data := lines.read(1 << 16)):
+        size += len(data)
         packets.append(Packet(time.monotonic_ns(), data))
         count += data.count(b"+ ")
-        if acks is not None and count >= acks:
+        if (acks is not None and count >= acks) or size >= _LINES_MAX:
             enough.set()

@@ -191,8 +191,11 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/sandbox/users.py",
         (
             "keeps-capabilities",
-            At("lowered", "(_GUARD, '--bare', '--unlimited', '--become', '0', *words, '--')"),
-            "(_GUARD, '--bare', '--unlimited', *words, '--')",
+            At(
+                "lowered",
+                "[_GUARD, '--bare', *([] if limited else ['--unlimited']), '--become', '0', *words, '--']",
+            ),
+            "[_GUARD, '--bare', *([] if limited else ['--unlimited']), *words, '--']",
             "root's kernel has capabilities in its sandbox",
         ),
     ),

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from powercut.machine.process import spawn, tail
 from powercut.recover.native import folder
 from powercut.recover.native.folder import check_folder
 from powercut.sandbox import printed
-from powercut.sandbox.printed import finish
+from powercut.sandbox.printed import KEPT_MAX, end_of, finish
 
 MOST = 1 << 20
 SOON_S = 60
@@ -90,3 +93,14 @@ def test_a_check_of_a_folder_fills_no_disk(
     assert not seen.complete
     assert len(seen.failure) < 3000
     assert seen.lines == b""
+
+
+def test_of_a_file_without_a_name_the_end_is_kept(tmp_path: Path) -> None:
+    with tempfile.TemporaryFile() as file:
+        with printed.printed(file.fileno()) as out:
+            process = subprocess.Popen(
+                ["sh", "-c", f"yes | head -c {3 * KEPT_MAX}; echo end"], stdout=out
+            )
+        assert process.wait(120) == 0
+        assert end_of(file.fileno(), 7) == "y\nend"
+        assert os.fstat(file.fileno()).st_size <= KEPT_MAX

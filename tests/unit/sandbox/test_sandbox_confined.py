@@ -96,6 +96,16 @@ def test_nothing_else_of_the_host_is_in_reach(sandbox, tmp_path, monkeypatch, at
     assert kept == dict.fromkeys(names, "precious")
 
 
+def test_in_bubblewrap_it_has_the_system_calls_of_a_check(sandbox):
+    script = "import socket; socket.socket(socket.AF_ALG if {alg} else socket.AF_UNIX)"
+    python = ["/usr/bin/python3", "-I", "-c"]
+    assert run_confined([*python, script.format(alg=0)], timeout_s=20).returncode == 0
+    refused = run_confined([*python, script.format(alg=1)], timeout_s=20).returncode != 0
+    assert refused or sandbox == "landlock"
+    calls = "import ctypes, os; ctypes.CDLL(None).unshare(0x10000000) == 0 and os.abort()"
+    assert run_confined([*python, calls], timeout_s=20).returncode == 0 or sandbox == "landlock"
+
+
 def test_to_the_host_root_s_tool_is_nobody_it_knows(sandbox, tmp_path):
     """Behind Landlock it is root without capabilities: only root may look where its files lie."""
     said = tmp_path / "said"

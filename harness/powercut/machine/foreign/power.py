@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox.printed import end_of, printed
 from powercut.scenario.settings_power import PowerSettings
 
 IS_OFF: Final = re.compile(r"\b(power(ed)?[ -]?)?off\b", re.IGNORECASE)
@@ -71,20 +72,21 @@ class Power:
 
     def _run(self, key: str, commands: tuple[tuple[str, ...], ...], timeout_s: float) -> str:
         deadline = time.monotonic() + timeout_s
-        printed = [self._command(key, command, deadline - time.monotonic()) for command in commands]
-        return "\n".join(printed)
+        texts = [self._command(key, command, deadline - time.monotonic()) for command in commands]
+        return "\n".join(texts)
 
     def _command(self, key: str, command: tuple[str, ...], timeout_s: float) -> str:
         words = f"machine.power.{key}: `{shlex.join(command)}`"
         with tempfile.TemporaryFile() as output:
             try:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
+                with printed(output.fileno()) as said:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=said,
+                        stderr=said,
+                        start_new_session=True,
+                    )
             except OSError as error:
                 raise HostError(f"{words} cannot be started: {error.strerror}") from None
             try:
@@ -95,8 +97,7 @@ class Power:
             except BaseException:
                 _end(process)
                 raise
-            output.seek(0)
-            text = output.read().decode(errors="replace").strip()
+            text = end_of(output.fileno())
         self.said.append(f"{words}: status {status}: {text[-_SHOWN:]}")
         if status:
             raise HostError(

@@ -17,11 +17,11 @@ from typing import IO, Final
 
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import ConsoleGuest, ImageLayer
-from powercut.machine.process import few_powers_argv
 from powercut.machine.qemu.argv import backing_nodes
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator, ImageFormat
+from powercut.sandbox.users import few_powers_argv
 
 _MEMORY_MIB: Final = 256
 _CHUNK: Final = 4096
