@@ -20,7 +20,7 @@ from hostile_tries import bait, reached
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.recover.uml.boot import guard_binary, unavailable
 from powercut.recover.uml.engine import UmlEngine
-from powercut.sandbox import kernel
+from powercut.sandbox import kernel, landlock
 from powercut.sandbox.confined import Sandboxes, sandboxes
 from powercut.sandbox.kernel import IN_MEMORY, kernel_bubblewrap, kernel_sandbox
 
@@ -136,6 +136,7 @@ print("end")
 """
 
 USER = 4242
+BELT = landlock.__file__
 LEFT_WITHOUT = {
     "bubblewrap": {"shm"},  # its own
     "landlock": {"memory"},
@@ -160,8 +161,10 @@ def test_the_kernels_process_alone(
 ) -> None:
     """What stands in its place is started by the guard, as that is."""
     with bait() as hung:
-        guard = shutil.copy(guard_binary(), hung.folder)  # where that user may look
+        # Where that user may look: this tree may lie in a folder of root's alone.
+        guard, belt_file = (shutil.copy(one, hung.folder) for one in (guard_binary(), BELT))
         with monkeypatch.context() as patched:
+            patched.setattr(landlock, "__file__", belt_file)
             if as_user:  # who would make it
                 patched.setattr(os, "geteuid", lambda: USER)
             sandbox = kernel_sandbox(IN_MEMORY, 8 << 20)

@@ -25,22 +25,10 @@ MUTANTS: tuple[Mutant, ...] = (
             "a program in User-Mode Linux mounts the host's files",
         ),
         (
-            "modules",
-            At("", "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE,"),
-            "CAP_LINUX_IMMUTABLE, CAP_AUDIT_WRITE, CAP_SYS_MODULE, CAP_SYS_RAWIO,",
-            "a program in User-Mode Linux loads modules and has ports",
-        ),
-        (
-            "namespaces",
-            At("confine_helpers", '"/proc/sys/user/max_user_namespaces", "0\\n"'),
-            '"/proc/sys/user/max_user_namespaces", "9\\n"',
-            "a program in User-Mode Linux has capabilities in a namespace",
-        ),
-        (
-            "disks",
-            At("", '{"null", 1, 3}'),
-            '{"ubdb", 98, 16}, {"null", 1, 3}',
-            "a program in User-Mode Linux reads what is shared with the controller",
+            "changes-its-root",
+            At("", "CAP_IPC_LOCK,"),
+            "CAP_IPC_LOCK, CAP_SYS_CHROOT,",
+            "a program in User-Mode Linux changes its root",
         ),
     ),
     *checks(
