@@ -234,13 +234,8 @@ class UmlProcess:
                 terminal=terminal,
                 host_files=host is not None,
             )
-            self._sandbox = kernel_sandbox(
-                folder,
-                (memory_mib << 20) + _MEMORY_ROOM,
-                shows=_shown(kernel, outside, host),
-                writes=_files_of(disk),
-                for_root=_is_for_owner(disk),
-            )
+            shown = _shown(kernel, outside, host)
+            self._sandbox = _sandbox(folder, memory_mib, shown, disk)
             self._guard = subprocess.Popen(
                 [*_guard_argv(self._sandbox, kernel, outside), *self.argv],
                 stdin=alive,
@@ -357,6 +352,18 @@ def _guard_argv(
     argv += ["--libraries", kernel.libraries] if kernel.libraries else []
     argv += ["--remove", str(sandbox.made)] if sandbox.made is not None else []
     return [*argv, "--connects"] if outside is not None else argv
+
+
+def _sandbox(
+    folder: Path, memory_mib: int, shown: list[Path], disk: UbdDisk | None
+) -> KernelSandbox:
+    return kernel_sandbox(
+        folder,
+        (memory_mib << 20) + _MEMORY_ROOM,
+        shows=shown,
+        writes=_files_of(disk),
+        for_root=_is_for_owner(disk),
+    )
 
 
 def _is_for_owner(disk: UbdDisk | None) -> bool:
