@@ -30,7 +30,8 @@ DATA = ("scenarios", "workloads/examples", "workloads/products", "workloads/prog
 BUILT = (
     *("bin/agent", "bin/check-guard", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
     *("bin/unsynced", "bin/wal"),
-    *("bin/powercut-folder", "bin/powercut-in-folder", "bin/powercut-growing-file"),
+    *("bin/powercut-client", "bin/powercut-folder", "bin/powercut-in-folder"),
+    "bin/powercut-growing-file",
     *("lib/uml-haste.so", "lib/uml-stamp.so", "lib/uml-xstate.so", "libwal-slots.so"),
     *("nbdkit-capture-hangup.so", "nbdkit-capture-plugin.so"),
 )

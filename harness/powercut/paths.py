@@ -89,6 +89,7 @@ NOT_WRITABLE: Final = (
 
 WAL_BINARY: Final = PARTS / "bin" / "wal"
 UNSYNCED_BINARY: Final = PARTS / "bin" / "unsynced"
+CLIENT_BINARY: Final = PARTS / "bin" / "powercut-client"
 CAPTURE_PLUGIN: Final = PARTS / "nbdkit-capture-plugin.so"
 
 REBUILD: Final = (

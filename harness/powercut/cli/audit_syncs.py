@@ -19,7 +19,7 @@ from powercut.cli.options import (
     seed_option,
 )
 from powercut.cli.output import console_beside, write_json
-from powercut.cli.program_options import place_options, recording_options
+from powercut.cli.program_options import ProgramCommand, place_options, recording_options
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _EPILOG = (
 )
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.command(epilog=_EPILOG, cls=ProgramCommand)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM...]")
 @click.option(
     "--test",

@@ -23,6 +23,7 @@ from powercut.cli.options import (
     seed_option,
 )
 from powercut.cli.output import TROUBLE, console_beside, write_json
+from powercut.cli.program_options import ProgramCommand
 from powercut.model.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ _EPILOG = (
 )
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.command(epilog=_EPILOG, cls=ProgramCommand)
 @click.argument("folder", type=FILE, metavar="DIR")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option(

@@ -73,9 +73,10 @@ def init(folder: Path, program: bool, language: str | None) -> int:
 def _init_program(folder: Path, language: Language) -> int:
     """What `--program` writes, and what to call next."""
     texts = language.texts(folder)
-    texts["scenarios/program.yaml"] = _EDITORS + (STARTER / "program.yaml.in").read_text(
-        "utf-8"
-    ).replace("@PROGRAM@", f"../{language.program}").replace("@TITLE@", language.title)
+    scenario = (STARTER / "program.yaml.in").read_text("utf-8")
+    scenario = scenario.replace("@PROGRAM@", f"../{language.program}")
+    scenario = scenario.replace("@TITLE@", language.title)
+    texts["scenarios/program.yaml"] = _EDITORS + recipe(scenario, packages="", build=language.build)
     for name, source in ((GITHUB, "github.yml.in"), (GITLAB, "gitlab.yml.in")):
         text = (STARTER / source).read_text("utf-8")
         texts[name] = recipe(text, packages=language.packages, build=language.build)

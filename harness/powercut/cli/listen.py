@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE, json_option
+from powercut.cli.options import FILE, json_option, seconds_option
 from powercut.cli.output import TROUBLE, Speaker, echo, write_json_object
 from powercut.model.errors import UsageError
 
@@ -45,12 +45,8 @@ _DRAIN_S = 10.0
     metavar="COMMAND",
     help="Does not listen: runs COMMAND twice and judges what it says on its standard output.",
 )
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0.1, 86400),
-    default=600.0,
-    show_default=True,
-    help="What one run of COMMAND may take.",
+@seconds_option(
+    "--state-timeout", 600.0, "What one run of COMMAND may take, in seconds.", least=0.1, most=86400
 )
 def listen(
     folder: Path,
@@ -58,7 +54,7 @@ def listen(
     certificate: Path | None,
     key: Path | None,
     check: str | None,
-    seconds: float,
+    state_timeout: float,
     json_file: Path | None,
 ) -> int:
     """Listens to a workload that you run anywhere, until you interrupt it.
@@ -70,7 +66,7 @@ def listen(
     Exit status: 0 heard, or survived; 1 lossy; 3 inconclusive.
     """
     if check is not None:
-        return _judge(folder, check, seconds, json_file)
+        return _judge(folder, check, state_timeout, json_file)
     if json_file is not None:
         raise UsageError("--json goes with --check", hint="leave it out")
     if (certificate is None) is not (key is None):
@@ -90,7 +86,7 @@ def _hear(folder: Path, host: str, port: int, tls_files: tuple[Path, Path] | Non
     from powercut.channel.line_channel import LineChannel
     from powercut.channel.listener import fingerprint_of, tls_of
     from powercut.channel.port import GuestFailed
-    from powercut.paths import command
+    from powercut.paths import CLIENT_BINARY, EXAMPLES, command
     from powercut.recording.listened import Listened
 
     token = secrets.token_hex(16)
@@ -105,6 +101,8 @@ def _hear(folder: Path, host: str, port: int, tls_files: tuple[Path, Path] | Non
             echo(f"token: {token}")
             if tls_files is not None:
                 echo(f"certificate: SHA-256 {fingerprint_of(tls_files[0])}")
+            client = EXAMPLES / "powercut_client.py" if tls_files else CLIENT_BINARY
+            echo(f"client to copy to the machine: {client}")
             try:
                 while not (pressed() or lines.said_end):
                     lines.wait_acks(_NEVER, timeout_s=_POLL_S)

@@ -29,7 +29,9 @@ _EPILOG = (
 
 @click.command(epilog=_EPILOG)
 @click.argument("path", type=FILE)
-@click.option("--size", default="4KiB", show_default=True, help="Bytes of each write.")
+@click.option(
+    "--write-size", "size", default="4KiB", show_default=True, help="Bytes of each write."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 3600),

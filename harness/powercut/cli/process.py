@@ -19,7 +19,7 @@ import click
 from powercut.cli.commands import BrokenPipe, cli
 from powercut.cli.output import INTERRUPTED, TROUBLE, echo
 from powercut.model.errors import HostError, PowercutError
-from powercut.paths import NOT_WRITABLE
+from powercut.paths import INSTALLED, NOT_WRITABLE
 
 NO_ROOM = "TMPDIR=/var/tmp, --results for results"
 _FILES_MIN = 256
@@ -63,12 +63,23 @@ def _status(closed: bool) -> int:
         echo(f"powercut: {error}", err=True)
         if error.hint:
             echo(f"hint: {error.hint}", err=True)
+        if INSTALLED and isinstance(error, HostError):  # in a checkout the launcher installs them
+            _say_missing_packages()
         return error.exit_status
     except (BrokenPipe, BrokenPipeError):
         raise
     except Exception as error:  # status 1 would claim that a verdict differs
         _say_unexpected(error)
         return TROUBLE
+
+
+def _say_missing_packages() -> None:
+    """All at once: the error names the first that was missed."""
+    from powercut.doctor.packages import missing
+
+    if names := missing():
+        as_root = "" if os.geteuid() == 0 else "sudo "
+        echo(f"hint: {as_root}apt-get install {' '.join(names)}", err=True)
 
 
 def _want_open_files() -> None:

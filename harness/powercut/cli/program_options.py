@@ -20,6 +20,23 @@ if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
     from powercut.scenario.settings import ProgramSettings
 
+
+class ProgramCommand(click.Command):
+    """A command that ends in `-- PROGRAM`: an option that it does not know is never the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click's; the program's own options come after `--`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise
+            own = f"{ctx.command_path} -- PROGRAM {error.option_name}"
+            raise click.UsageError(
+                f"{error.message} If it is the program's own: {own}", ctx
+            ) from None
+
+
 _OPTIONS: Final = (
     click.option(
         "--filesystem",

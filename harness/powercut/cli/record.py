@@ -12,8 +12,13 @@ import click
 from powercut.cli.ci import junit_option, tell_ci
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
+from powercut.cli.program_options import (
+    ProgramCommand,
+    dry_run_option,
+    place_options,
+    recording_options,
+)
 from powercut.cli.program_options import dry_run as try_without_cut
-from powercut.cli.program_options import dry_run_option, place_options, recording_options
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ _EPILOG = (
 )
 
 
-@click.command(epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.command(epilog=_EPILOG, cls=ProgramCommand)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
 @dry_run_option
 @recording_options

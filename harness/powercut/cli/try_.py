@@ -12,8 +12,13 @@ import click
 
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
+from powercut.cli.program_options import (
+    ProgramCommand,
+    dry_run_option,
+    env_option,
+    recording_options,
+)
 from powercut.cli.program_options import dry_run as try_without_cut
-from powercut.cli.program_options import dry_run_option, env_option, recording_options
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -27,7 +32,7 @@ _EPILOG = (
 )
 
 
-@click.command(name="try", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
+@click.command(name="try", epilog=_EPILOG, cls=ProgramCommand)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM...")
 @click.option(
     "--portable",
@@ -81,9 +86,9 @@ def try_(
         require_contract(order)
     with ProgressView(console) as view, Resumable("run", view).heard() as progress:
         tried = try_program(order, progress)
+    print_tried(console, tried, order.program.command)  # before the pages, which are a copy of it
     write_reports(ResultDir.open(Path(tried.disk.result_directory)))
     if tried.files.directory is not None:  # there is a result, then
         write_recording_page(tried.files.directory.path)
-    print_tried(console, tried, order.program.command)
     write_json(tried_json(tried), json_file)
     return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(tried.verdict, 3)

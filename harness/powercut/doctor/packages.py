@@ -33,6 +33,22 @@ def installable() -> tuple[list[str], list[str]]:
     return [name for name in (*NEEDED, *OPTIONAL) if name not in lacking], lacking
 
 
+def missing() -> list[str]:
+    """What apt offers and this host lacks, if a package that every run needs is among it."""
+    names, _ = installable()
+    try:
+        done = subprocess.run(
+            ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *names],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return []  # another distribution
+    there = {line.split()[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
+    return [name for name in names if name not in there] if set(NEEDED) - there else []
+
+
 def _offered(names: tuple[str, ...]) -> set[str]:
     """Those for which `apt-cache policy` names a version to install."""
     try:

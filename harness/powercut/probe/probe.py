@@ -127,7 +127,7 @@ def _check(request: Request) -> bool:
     path = request.path
     if request.size % 512 or not 512 <= request.size <= _SIZE_MAX:
         raise UsageError(
-            f"--size {request.size}: a write is a multiple of 512 bytes, and 1 MiB at most"
+            f"--write-size {request.size}: a write is a multiple of 512 bytes, and 1 MiB at most"
         )
     if path.is_dir():
         return False

@@ -93,10 +93,14 @@ def lost(cell: CellResult | TrialResult, unit: Unit) -> str:
 
 
 def lost_place(cell: CellResult | TrialResult, unit: Unit) -> str:
-    """The first and the last record that is gone; empty if none is."""
+    """The first and the last record that is gone; empty if none is.
+
+    `among` says that some between them are not gone.
+    """
     if not cell.lost_lsns:
         return ""
-    return unit.place(f"{LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}")
+    place = unit.place(f"{LsnRange(cell.lost_lsns[0].first, cell.lost_lsns[-1].last)}")
+    return place if len(cell.lost_lsns) == 1 else f"among {place}"
 
 
 def exposed(exposure: Exposure | None) -> str:

@@ -255,3 +255,16 @@ def test_results_in_a_folder_whose_name_is_no_line_are_refused(monkeypatch, caps
     assert status_of(monkeypatch, "run", "first-light", "--results", str(tmp_path / name)) == 2
     assert "characters that cannot be printed" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command", [["try"], ["record"], ["audit", "syncs"], ["capture", "folder"]], ids=" ".join
+)
+def test_a_mistyped_option_is_no_program(command):
+    ended = powercut(*command, "--secons", "3", "--", "/bin/true")
+    assert ended.returncode == 2
+    assert "--secons" in ended.stderr
+    assert "--seconds" in ended.stderr
+    own = powercut(*command, "/bin/true", "--qqq")
+    assert own.returncode == 2
+    assert " -- PROGRAM --qqq" in " ".join(own.stderr.split())

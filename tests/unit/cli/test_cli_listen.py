@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 
 from powercut.cli.commands import cli
 from powercut.model.errors import PowercutError
+from powercut.paths import CLIENT_BINARY, EXAMPLES
 
 LONG_S = 60
 ACKED = "ready\n" + "".join(f"? {n}\n+ {n}\n" for n in range(1, 21))
@@ -136,7 +138,58 @@ def _connect_until_refused(listener):
     """Says nothing: whoever does keeps nobody out."""
     deadline = time.monotonic() + LONG_S
     while time.monotonic() < deadline:
-        socket.create_connection(listener.address, timeout=LONG_S).close()
+        with contextlib.suppress(ConnectionResetError):  # the listener closes just now
+            socket.create_connection(listener.address, timeout=LONG_S).close()
+
+
+CLIENTS = {
+    "static": [str(CLIENT_BINARY)],
+    "python": [sys.executable, str(EXAMPLES / "powercut_client.py")],
+}
+WORKLOAD = 'printf "%s" "$0" >&$POWERCUT_FD && test -z "$POWERCUT_TOKEN" && test $1-$2 = run-DIR'
+
+
+def by_client(listener, *client):
+    """The client with a workload in shell, which ends by itself."""
+    where = f"{listener.address[0]}:{listener.address[1]}"
+    done = subprocess.run(
+        [*client, where, "sh", "-c", WORKLOAD, ACKED, "run", "DIR"],
+        env={**os.environ, "POWERCUT_TOKEN": listener.token},
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_becomes_the_workload(listener, client):
+    assert by_client(listener, *CLIENTS[client]) == (0, "")
+    assert "20 operations acknowledged of 20 tried" in listener.end()
+
+
+def test_the_client_in_python_speaks_tls(tmp_path, files):
+    with listening(tmp_path / "heard", *tls(files)) as listener:
+        client = [*CLIENTS["python"], "--certificate", str(files[0])]
+        assert by_client(listener, *client) == (0, "")
+        assert "20 operations acknowledged of 20 tried" in listener.end()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_refuses_what_it_cannot_use(client):
+    for words, why in (([], ":PORT PROGRAM run DIR"), (["nowhere", "true"], "nowhere")):
+        done = subprocess.run(
+            [*CLIENTS[client], *words],
+            env={**os.environ, "POWERCUT_TOKEN": "0" * 32},
+            capture_output=True,
+            text=True,
+            timeout=LONG_S,
+            check=False,
+        )
+        assert done.returncode != 0
+        assert why in done.stderr.replace(", ", " ")
+        assert "Traceback" not in done.stderr
 
 
 def test_a_line_of_hostile_length_makes_nothing_certain(listener, tmp_path):

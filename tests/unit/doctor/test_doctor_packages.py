@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.doctor.packages import NEEDED, OPTIONAL, installable
+from powercut.doctor.packages import NEEDED, OPTIONAL, installable, missing
 
 POLICY = """#!/bin/sh
 shift
@@ -43,3 +43,25 @@ def test_an_apt_without_lists_is_asked_for_all(apt_cache: Path) -> None:
 def test_a_host_without_apt_gets_the_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert installable() == ([*NEEDED, *OPTIONAL], [])
+
+
+def dpkg_query(folder: Path, *lacking: str) -> None:
+    """One that knows every package but these."""
+    there = [name for name in (*NEEDED, *OPTIONAL) if name not in lacking]
+    lines = "".join(f"echo {name} installed\n" for name in there)
+    (folder / "dpkg-query").write_text(f"#!/bin/sh\n{lines}echo {lacking[0]} not-installed\n")
+    (folder / "dpkg-query").chmod(0o755)
+
+
+def test_all_that_is_missing_is_named_at_once(apt_cache: Path) -> None:
+    apt_cache.write_text(POLICY)
+    apt_cache.chmod(0o755)
+    dpkg_query(apt_cache.parent, "nbdkit", "btrfs-progs", "bubblewrap")
+    assert missing() == ["nbdkit", "btrfs-progs"]
+
+
+def test_without_an_optional_package_nothing_is_said(apt_cache: Path) -> None:
+    apt_cache.write_text(POLICY)
+    apt_cache.chmod(0o755)
+    dpkg_query(apt_cache.parent, "btrfs-progs")
+    assert missing() == []

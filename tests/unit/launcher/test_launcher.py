@@ -148,6 +148,8 @@ def test_changed_python_and_texts_are_not(checkout: Checkout) -> None:
     checkout.call()
     (checkout.folder / "harness/powercut/doctor.py").write_text("new")
     (checkout.folder / "guests/README.md").write_text("new")
+    (checkout.folder / "workloads/__pycache__").mkdir()  # of an example that was run
+    (checkout.folder / "workloads/__pycache__/program.pyc").write_bytes(b"made")
     checkout.call()
     assert checkout.lines("made") == list(PARTS)
 

@@ -176,10 +176,13 @@ def _groups(audit: Audit) -> list[GroupRow]:
     return rows
 
 
-def commands_of(quoted: str, *, with_flushes: bool) -> dict[str, Command]:
+def commands_of(quoted: str, *, with_flushes: bool) -> dict[str, Command | None]:
     """What to type for more of each picture; a disk `with_flushes` can be audited."""
     powercut = command()
-    found = {"explore": ("explore more states", f"{powercut} explore {quoted}")}
+    found: dict[str, Command | None] = {
+        "explore": ("explore more states", f"{powercut} explore {quoted}"),
+        "audit": None,
+    }
     if with_flushes:
         audit = f"{powercut} audit flushes {quoted}"
         found["audit"] = ("ask what each flush was worth", audit)
