@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Notes in a file, a line each: appends one, syncs the file, and says that it is durable."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -36,8 +37,8 @@ def run(folder: str, session: Session) -> None:
 
 def check(folder: str, session: Session) -> None:
     text = Path(folder, "notes.jsonl").read_bytes()
-    for line in text.splitlines(keepends=True):
-        if line.endswith(b"\n") and line.strip(b"\0\n"):  # else unfinished, and never acknowledged
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError):  # a torn line: a note that is not there
             session.present(json.loads(line)["id"])
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program in a test file: `pytest test_notes.py` cuts its power (docs/adding-a-program.md)."""
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -32,7 +33,7 @@ class TestNotes:
         os.fsync(file.fileno())
 
     def check(self, folder: str, session: Session) -> None:
-        text = Path(folder, "notes.jsonl").read_text()
-        for line in text.splitlines(keepends=True):
-            if line.endswith("\n"):  # else half a line, never acknowledged
+        text = Path(folder, "notes.jsonl").read_bytes()
+        for line in text.splitlines():
+            with contextlib.suppress(ValueError):  # a torn line: a note that is not there
                 session.present(json.loads(line)["id"])
