@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from unittest import mock
 
 import numpy as np
 from handmade import Handmade
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.kinds import kinds_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.order import Order
 from powercut.crash.policies import POLICIES
@@ -38,13 +40,13 @@ def numbers(values):
 
 
 @st.composite
-def spaces(draw):
+def spaces(draw, repeats=1):
     ordered = draw(st.booleans())
     made = Handmade(16 * UNIT, DeviceContract(atomic_unit=UNIT, ordered=ordered))
     acks = []
-    for step, (what, unit, length, fua) in enumerate(draw(ops)):
+    for step, (what, unit, length, fua) in enumerate(draw(ops) * repeats):
         at = 10 * step + 1
-        data = bytes([step + 1]) * length * UNIT
+        data = bytes([step % 255 + 1]) * length * UNIT
         match what:
             case "write":
                 made.write(unit * UNIT, data, at=at, done=at + 1, fua=fua)
@@ -132,3 +134,32 @@ def content(space, state):
     for write in space.image_writes(state):
         disk[write.offset : write.offset + write.length] = write.data.tobytes()
     return bytes(disk), space.required(state.instant)
+
+
+@settings(max_examples=30)
+@given(spaces())
+def test_what_is_volatile_at_many_instants_is_what_is_at_each(space):
+    instants = events(space, list(InstantKind))
+    together = {
+        (at, write)
+        for block in space.volatile_at(instants)
+        for at, write in zip(*block, strict=True)
+    }
+    apart = {
+        (at, write)
+        for at, instant in enumerate(instants.tolist())
+        for write in space.volatile(instant).tolist()
+    }
+    assert together == apart
+
+
+@settings(max_examples=15)
+@given(spaces(repeats=12))
+def test_stages_are_the_same_whether_chunks_were_known_or_not(space):
+    instants, kinds = events(space, list(InstantKind)), kinds_of(space)
+    with_memory = stages_of(space, instants, kinds)
+    with mock.patch("powercut.crash.stages._KNOWN_MAX", 0):
+        without = stages_of(space, instants, kinds)
+    assert with_memory == without
+    for one, other in zip(with_memory[0], without[0], strict=True):
+        assert one.instants.tolist() == other.instants.tolist()

@@ -45,6 +45,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +75,7 @@ from powercut.model.folder import (
 from powercut.model.timeline import Requests, Timeline
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -162,13 +164,19 @@ class FolderSpace(StateSpace):
             raise ValueError("a folder has no weaker models")
         return float(sum(self.touched_units(row) for row in self.volatile(instant).tolist()))
 
-    def touched_units(self, write: int) -> int:
-        """How many atomic units `write` touches; a change of a size or of names is one."""
-        return 1 if self.rows[write].change is not None else super().touched_units(write)
+    @cached_property
+    def units(self) -> I64:
+        """How many atomic units each request touches; a change of a size or of names is one."""
+        changes = np.array([row.change is not None for row in self.rows], dtype=np.bool_)
+        return np.where(changes, 1, super().units)
 
     def _volatile(self, instant: int) -> I64:
         # Without a look at what is hidden: a text file's writes begin at any byte.
         return self._outstanding(instant)
+
+    def _show(self, instants: I64, writes: I64) -> Mask:
+        del instants
+        return np.ones(len(writes), dtype=np.bool_)
 
     def _end_of(self, row: Row) -> int:
         return row.offset % REGION + row.length

@@ -19,18 +19,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, overload
 
 import numpy as np
+import numpy.typing as npt
 
+from powercut.crash.arrays import I64, sorted_unique
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import AttributeChange, NameChange, Row, SizeChange
 from powercut.crash.states import StateSpace
 from powercut.model.folder import MAKING, ROOT_OBJECT
 from powercut.model.timeline import RequestKind
 
+Mask = npt.NDArray[np.bool_]
 Names = Callable[[int], str]
 """What a file system calls the place of a write; empty if it is not known."""
 
@@ -40,6 +43,12 @@ _TAGS_MAX: Final = 12
 _TAG_BYTES: Final = 8
 _ENDS_MAX: Final = 8
 _FLUSH: Final = int(RequestKind.FLUSH)
+_KINDS: Final = max(RequestKind) + 1
+_SIZES: Final = ("one unit", "few units", "many units")
+_STEP: Final = _TAG_BYTES + 1
+_MASKS: Final = np.array(
+    [2**64 - 2 ** (64 - 8 * size) for size in range(_TAG_BYTES + 1)], dtype=np.uint64
+)
 _FILES_MAX: Final = 16
 _NUMBERS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
 
@@ -55,48 +64,72 @@ class Kind:
 FLUSH: Final = Kind("flush")
 
 
-def kinds_of(space: StateSpace, names: Names | None = None) -> list[Kind]:
+class Kinds(Sequence[Kind]):
+    """The kind of each request: of `names`, which are sorted, the one at its `rank`."""
+
+    def __init__(self, kinds: Sequence[Kind], of_request: I64) -> None:
+        """`of_request` says which of `kinds` each request has; some kinds may be equal."""
+        self.names: tuple[Kind, ...] = tuple(
+            sorted({kinds[at] for at in sorted_unique(of_request).tolist()})
+        )
+        ranks = {kind: rank for rank, kind in enumerate(self.names)}
+        of_kind = np.array([ranks.get(kind, -1) for kind in kinds], dtype=np.int64)
+        self.rank = of_kind[of_request]
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @overload
+    def __getitem__(self, at: int) -> Kind: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Kind]: ...
+
+    def __getitem__(self, at: int | slice) -> Kind | list[Kind]:
+        if isinstance(at, slice):
+            return [self.names[rank] for rank in self.rank[at].tolist()]
+        return self.names[int(self.rank[at])]
+
+
+def kinds_of(space: StateSpace, names: Names | None = None) -> Kinds:
     """The kind of each request of the recording, in the order of their submission."""
     if isinstance(space, FolderSpace):
-        return _of_folder(space)
+        kinds = _of_folder(space)
+        return Kinds(kinds, np.arange(len(kinds)))
     return _of_disk(space, names)
 
 
 # --- a disk ------------------------------------------------------------------------------------
 
 
-def _of_disk(space: StateSpace, names: Names | None) -> list[Kind]:
+def _of_disk(space: StateSpace, names: Names | None) -> Kinds:
     requests = space.timeline.requests
-    places = _busy_places(space)
-    tags = _tags(space)
-    seen: set[int] = set()
-    ends: dict[int, None] = {}
-    kinds = []
-    known: dict[tuple[str, str, int, str, bool], Kind] = {}  # few
-    units = (space.end - 1) // space.unit - space.begin // space.unit + 1
-    rows = (requests.kind, space.begin, space.end, units, requests.fua)
-    for index, (what, begin, end, size, fua) in enumerate(
-        zip(*(row.tolist() for row in rows), strict=True)
-    ):
-        if what == _FLUSH:
-            kinds.append(FLUSH)
-            continue
-        role = "again" if begin in seen else "new"
-        if begin in places:
-            role = f"place {places[begin]}"
-        if begin in ends:
-            role += ", continued"
-        seen.add(begin)
-        ends.pop(begin, None)
-        ends[end] = None
-        if len(ends) > _ENDS_MAX:
-            del ends[next(iter(ends))]
-        called = "" if names is None else _NUMBERS.sub("#", names(index))
-        key = called or role, tags.get(index, ""), what, _size(size), fua
-        if key not in known:
-            known[key] = _of_write(*key)
-        kinds.append(known[key])
-    return kinds
+    writes = np.flatnonzero(requests.kind != _FLUSH)
+    _, places = _numbered(space.begin)
+    called, words = _roles(space, writes, places)
+    if names is not None:
+        called, words = _with_names(called, words, writes, names)
+    tag, tags = _tags(space, places)
+    units = (space.end[writes] - 1) // space.unit - space.begin[writes] // space.unit + 1
+    size = np.where(units == 1, 0, np.where(units < _OFTEN * 2, 1, 2))
+    code = called * len(tags) + tag[writes]
+    code = (code * len(_SIZES) + size) * 2 + requests.fua[writes]
+    code = code * _KINDS + requests.kind[writes]
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    kinds = [FLUSH]
+    for at in first.tolist():
+        kinds.append(
+            _of_write(
+                words[called[at]],
+                tags[tag[writes[at]]],
+                int(requests.kind[writes[at]]),
+                _SIZES[size[at]],
+                bool(requests.fua[writes[at]]),
+            )
+        )
+    of_request = np.zeros(len(requests.kind), dtype=np.int64)
+    of_request[writes] = 1 + number.reshape(-1)
+    return Kinds(kinds, of_request)
 
 
 def _of_write(called: str, tag: str, what: int, size: str, fua: bool) -> Kind:
@@ -105,44 +138,120 @@ def _of_write(called: str, tag: str, what: int, size: str, fua: bool) -> Kind:
     return Kind(f"{RequestKind(what).name.lower()} ({text})", (called,))
 
 
-def _busy_places(space: StateSpace) -> dict[int, int]:
-    """The few places that are written most often, each a role of its own, by offset."""
-    begins = space.begin[space.sets.is_write]
-    offsets, counts = np.unique(begins, return_counts=True)
-    order = np.argsort(-counts, kind="stable")[:_PLACES_MAX]
-    busy = [int(offsets[at]) for at in order if counts[at] >= _OFTEN]
-    return {offset: rank for rank, offset in enumerate(sorted(busy), 1)}
+def _size(units: int) -> int:
+    """Which of `_SIZES` so many atomic units are."""
+    return 0 if units == 1 else 1 if units < _OFTEN * 2 else 2
 
 
-def _tags(space: StateSpace) -> dict[int, str]:
-    """Of each write the first bytes, if other writes, to other places, begin with the same."""
-    requests = space.timeline.requests
-    data = np.asarray(space.timeline.data).view(np.ndarray)  # slices of a map are slow
-    carry = np.flatnonzero(requests.data_offset >= 0)
-    begins = requests.data_offset[carry]
-    ends = begins + np.minimum(requests.length[carry], _TAG_BYTES)
-    heads = {
-        index: data[begin:end].tobytes()
-        for index, begin, end in zip(carry.tolist(), begins.tolist(), ends.tolist(), strict=True)
-    }
-    found: dict[int, str] = {}
+def _roles(space: StateSpace, writes: I64, all_places: I64) -> tuple[I64, list[str]]:
+    """What role the place of each of `writes` has, and how each role is called."""
+    place, count = all_places[writes], int(all_places.max(initial=-1)) + 1
+    busy = _busy_places(all_places[space.sets.is_write], count)
+    first = np.zeros(count, dtype=np.int64)
+    first[place[::-1]] = np.arange(len(writes))[::-1]
+    role = np.ones(len(writes), dtype=np.int64)
+    role[first[place]] = 0
+    words = ["new", "again"]
+    of_place = np.full(count, -1, dtype=np.int64)
+    for rank, at in enumerate(busy, 1):
+        of_place[at] = len(words)
+        words.append(f"place {rank}")
+    role = np.where(of_place[place] >= 0, of_place[place], role)
+    continued = _continued(space.begin[writes].tolist(), space.end[writes].tolist())
+    words += [f"{word}, continued" for word in words]
+    return np.where(continued, role + len(words) // 2, role), words
+
+
+def _continued(begins: list[int], ends: list[int]) -> Mask:
+    """Of each write whether it begins where one of the last has ended."""
+    last: dict[int, None] = {}
+    found = bytearray(len(begins))
+    for at, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        if begin in last:
+            found[at] = 1
+            del last[begin]
+        if end not in last:
+            last[end] = None
+            if len(last) > _ENDS_MAX:
+                del last[next(iter(last))]
+    return np.frombuffer(found, dtype=np.bool_)
+
+
+def _with_names(called: I64, words: list[str], writes: I64, names: Names) -> tuple[I64, list[str]]:
+    """The same, where the file system calls the place of a write as it does."""
+    known: dict[str, int] = {}
+    words = [*words]
+    called = called.copy()
+    for at, write in enumerate(writes.tolist()):
+        name = names(write)
+        if name not in known:
+            known[name] = len(words)
+            words.append(_NUMBERS.sub("#", name))
+        if words[known[name]]:
+            called[at] = known[name]
+    return called, words
+
+
+def _busy_places(places: I64, count: int) -> list[int]:
+    """The few that are written most often, each a role of its own; `places` are those of writes."""
+    times = np.bincount(places, minlength=count)
+    order = np.argsort(-times, kind="stable")[:_PLACES_MAX]
+    return sorted(at for at in order.tolist() if times[at] >= _OFTEN)
+
+
+def _tags(space: StateSpace, places: I64) -> tuple[I64, list[str]]:
+    """With which bytes each write begins, if other writes, to other places, begin with the same:
+    for each request which of the tags it has; the first of them is none.
+    """
+    tag = np.zeros(len(places), dtype=np.int64)
+    tags = [""]
+    left = np.flatnonzero(space.timeline.requests.data_offset >= 0)
+    heads, sizes = _heads(space, left)
     for length in (_TAG_BYTES, _TAG_BYTES // 2):
-        places = defaultdict(set)
-        for index, head in heads.items():
-            if index not in found and any(head[:length]):
-                places[head[:length]].add(int(space.begin[index]))
-        common = sorted(places, key=lambda head: (-len(places[head]), head))[:_TAGS_MAX]
-        tags = {head: head.hex() for head in common if len(places[head]) >= _OFTEN}
-        found |= {
-            index: tags[head[:length]]
-            for index, head in heads.items()
-            if index not in found and head[:length] in tags
-        }
-    return found
+        size = np.minimum(sizes, length)
+        head = heads & _MASKS[size]
+        some = np.flatnonzero(head)
+        values, number = _numbered(head[some])
+        seen, number = _numbered(number * _STEP + size[some])
+        pairs = sorted_unique(number * len(places) + places[left[some]])
+        often = [
+            (-many, int(values[one // _STEP]).to_bytes(_TAG_BYTES)[: one % _STEP], at)
+            for at, (one, many) in enumerate(
+                zip(seen.tolist(), np.bincount(pairs // len(places)).tolist(), strict=True)
+            )
+            if many >= _OFTEN
+        ]
+        of_head = np.zeros(len(seen), dtype=np.int64)
+        for _, text, at in sorted(often)[:_TAGS_MAX]:
+            of_head[at] = len(tags)
+            tags.append(text.hex())
+        tag[left[some]] = of_head[number]
+        untold = tag[left] == 0
+        left, heads, sizes = left[untold], heads[untold], sizes[untold]
+    return tag, tags
 
 
-def _size(units: int) -> str:
-    return "one unit" if units == 1 else "few units" if units < _OFTEN * 2 else "many units"
+def _numbered(values: Any) -> tuple[Any, I64]:
+    """The different values, rising, and for each value which of these it is."""
+    seen, number = np.unique(values, return_inverse=True)
+    return seen, number.reshape(-1)
+
+
+def _heads(space: StateSpace, writes: I64) -> tuple[npt.NDArray[np.uint64], I64]:
+    """The first bytes that each of `writes` carries, as a number from its largest digit on; and how
+    many bytes these are.
+    """
+    requests = space.timeline.requests
+    data = np.asarray(space.timeline.data).view(np.ndarray)
+    begins = requests.data_offset[writes]
+    sizes = np.minimum(np.minimum(requests.length[writes], len(data) - begins), _TAG_BYTES)
+    sizes = np.maximum(sizes, 0)
+    heads = np.zeros(len(writes), dtype=np.uint64)
+    for at in range(_TAG_BYTES):
+        there = np.flatnonzero(sizes > at)
+        byte = data[begins[there] + at].astype(np.uint64)
+        heads[there] |= byte << np.uint64(8 * (_TAG_BYTES - 1 - at))
+    return heads, sizes
 
 
 # --- a folder ----------------------------------------------------------------------------------
@@ -186,7 +295,7 @@ def _of_row(row: Row, files: dict[int, str], ends: dict[int, int], units: int) -
     else:
         verb = "overwriting the beginning" if request.offset == 0 else "overwriting"
     ends[request.object] = max(end, request.offset + request.length)
-    return Kind(f"{verb} of {called}, {_size(units)}", ("contents", called))
+    return Kind(f"{verb} of {called}, {_SIZES[_size(units)]}", ("contents", called))
 
 
 def _files(space: FolderSpace) -> dict[int, str]:

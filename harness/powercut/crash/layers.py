@@ -71,7 +71,11 @@ class Layers:
 
     def durable(self, instant: int) -> int:
         """How many of `by_durability` are durable at `instant`: so many from the first on."""
-        return int(self._durable_ns.searchsorted(instant))
+        return int(self._ranks(instant))
+
+    def _ranks(self, instant: int | I64) -> I64:
+        """As `durable`, for each of many."""
+        return np.asarray(self._durable_ns.searchsorted(instant))
 
     def span(self, writes: I64) -> tuple[I64, I64]:
         """The first place that each of `writes` covers, and how many."""
@@ -81,10 +85,13 @@ class Layers:
         """Every place under each of `writes`: the write's index in `writes`, and the place."""
         return expand(*self.span(writes))
 
-    def youngest(self, places: I64, instant: int) -> I64:
-        """The durable write submitted last over each of `places`; `NO_WRITE` where none is."""
+    def youngest(self, places: I64, instant: int | I64) -> I64:
+        """The durable write submitted last over each of `places`; `NO_WRITE` where none is.
+
+        `instant` is one for all places, or one for each.
+        """
         found = np.full(len(places), NO_WRITE, dtype=np.int64)
-        durable = self.durable(instant)
+        durable = self._ranks(instant)
         for level in self._levels:
             node = places >> level.shift
             at = level.key.searchsorted(node * self._stride + durable) - 1

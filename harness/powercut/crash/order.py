@@ -24,10 +24,12 @@ States come from streams in turn:
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, cycle
+from math import ceil
 from typing import Final
 
 import numpy as np
@@ -125,10 +127,28 @@ class Order(Representatives):
     def _turns(self) -> Iterator[_Stream]:
         equal, mostly_acks = cycle(_EQUAL), cycle(_MOSTLY_ACKS)
         while True:
-            seen = len(self._seen)
-            acks = AcksLookedAt(len(self._acks), len(self._at_acks), self._drawn_acks)
-            long_enough = acks.all >= RARE and acks.chance(RARE) < ENOUGH
-            yield next(mostly_acks if seen >= FEW and long_enough else equal)
+            long_enough = len(self._seen) >= FEW and len(self._acks) >= RARE and not self._met
+            yield next(mostly_acks if long_enough else equal)
+
+    @property
+    def _met(self) -> bool:
+        """Whether acks enough were looked at: as `AcksLookedAt.chance` says, of which each call
+        takes long after many acks."""
+        every = len(self._acks)
+        few_left = every - len(self._at_acks) < every // RARE
+        return few_left or self._drawn_acks >= self._draws_enough
+
+    @cached_property
+    def _draws_enough(self) -> int:
+        """How many acks have to be drawn."""
+        every = len(self._acks)
+        # With repetition it would take a few more.
+        most = ceil(every * (1 - (1 - ENOUGH) ** (1 / (every // RARE)))) + 1
+        return bisect_left(
+            range(min(most, every)),
+            ENOUGH,
+            key=lambda drawn: AcksLookedAt(every, 0, drawn).chance(RARE),
+        )
 
     def _streams(self) -> dict[_Stream, Iterator[CrashState]]:
         streams: dict[_Stream, Iterator[CrashState]] = {}

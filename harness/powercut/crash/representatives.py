@@ -39,7 +39,7 @@ import numpy as np
 
 from powercut.crash.coins import drawn_by_coins
 from powercut.crash.explore import Coverage, Exploration, GroupCoverage
-from powercut.crash.kinds import Kind, Names, kinds_of
+from powercut.crash.kinds import Kinds, Names, kinds_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.permutation import permuted
 from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
@@ -140,7 +140,7 @@ class Representatives(Exploration):
     # --- groups -----------------------------------------------------------------------------
 
     @cached_property
-    def _kinds(self) -> list[Kind]:
+    def _kinds(self) -> Kinds:
         return kinds_of(self.space, self.names)
 
     @cached_property
@@ -153,10 +153,10 @@ class Representatives(Exploration):
 
     @cached_property
     def _groups(self) -> list[Group]:
-        units: dict[Kind, int] = {}
-        for write in np.flatnonzero(self.space.sets.is_write).tolist():
-            kind = self._kinds[write]
-            units[kind] = max(units.get(kind, 1), self.space.touched_units(write))
+        written, kinds = self.space.sets.is_write, self._kinds
+        most = np.ones(len(kinds.names), dtype=np.int64)
+        np.maximum.at(most, kinds.rank[written], self.space.units[written])
+        units = dict(zip(kinds.names, most.tolist(), strict=True))
         races = self.space.any_races
         return [
             Group(stage, shape)

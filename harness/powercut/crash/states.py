@@ -35,16 +35,16 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from powercut.crash.applied import NO_REQUEST, AppliedWrite, Kept, applied_parts
-from powercut.crash.arrays import sorted_unique
+from powercut.crash.arrays import expand, sorted_unique
 from powercut.crash.layers import Layers
 from powercut.crash.races import Races
 from powercut.crash.sets import DurabilitySets, durability_sets
@@ -53,8 +53,10 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _BLOCK_BITS = 8  # requests of which one number says until when some of them are volatile
+_AT_ONCE: Final = 1 << 20  # pairs of an instant and a write
 
 
 class Model(enum.Enum):
@@ -195,6 +197,35 @@ class StateSpace:
         shown, _, _ = self._finals(instant, outstanding)
         return np.asarray(outstanding[np.isin(outstanding, shown)])
 
+    def volatile_at(self, instants: I64) -> Iterator[tuple[I64, I64]]:
+        """As `volatile`, for all `instants` (rising): the index of an instant, and one of the
+        writes; a million of them or so at a time, an instant's together, in no order.
+        """
+        until_ns, _ = self._volatile_until
+        writes = np.flatnonzero(until_ns >= 0)
+        first = instants.searchsorted(self.sets.submitted_ns[writes], side="right")
+        last = instants.searchsorted(until_ns[writes], side="right")
+        writes, first, last = (rows[first < last] for rows in (writes, first, last))
+        begun, ended = (np.bincount(rows, minlength=len(instants) + 1) for rows in (first, last))
+        total = np.cumsum(np.cumsum(begun - ended))
+        low = 0
+        while low < len(instants):
+            before = int(total[low - 1]) if low else 0
+            high = max(low + 1, int(total[:-1].searchsorted(before + _AT_ONCE)))
+            begin, end = np.clip(first, low, high), np.clip(last, low, high)
+            owner, at = expand(begin, end - begin)
+            shown = self._show(instants[at], writes[owner])
+            yield at[shown], writes[owner][shown]
+            low = high
+
+    def _show(self, instants: I64, writes: I64) -> Mask:
+        """Of outstanding `writes`, each at one of `instants`, which can show."""
+        owner, place = self.layers.covered(writes)
+        youngest = self.layers.youngest(place, instants[owner])
+        shown = np.zeros(len(writes), dtype=np.bool_)
+        shown[owner[self.sets.successor[writes[owner]] > youngest]] = True
+        return shown
+
     def _outstanding(self, instant: int) -> I64:
         """Writes that are issued and not durable, rising, whether they can show or not."""
         until_ns, latest_ns = self._volatile_until
@@ -234,9 +265,14 @@ class StateSpace:
     def _races(self) -> Races:
         return Races(self.begin, self.end, self.sets, self.layers)
 
+    @cached_property
+    def units(self) -> I64:
+        """How many atomic units each request touches."""
+        return np.asarray((self.end - 1) // self.unit - self.begin // self.unit + 1)
+
     def touched_units(self, write: int) -> int:
         """How many atomic units `write` touches."""
-        return int((self.end[write] - 1) // self.unit - self.begin[write] // self.unit + 1)
+        return int(self.units[write])
 
     def precedes(self, first: int, second: int) -> bool:
         """Whether `first` completed before `second` was submitted."""

@@ -15,13 +15,14 @@ probability follows from it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from powercut.crash.kinds import Kind
+from powercut.crash.arrays import sorted_unique
+from powercut.crash.kinds import Kinds
 from powercut.crash.permutation import permuted
 from powercut.crash.states import I64, StateSpace
 from powercut.model.timeline import RequestKind
@@ -29,57 +30,67 @@ from powercut.model.timeline import RequestKind
 _FLUSHES_MAX: Final = 3
 
 
-def one_of_each_sort(
-    space: StateSpace, acks: I64, kinds: Sequence[Kind], seed: int
-) -> tuple[int, ...]:
+def one_of_each_sort(space: StateSpace, acks: I64, kinds: Kinds, seed: int) -> tuple[int, ...]:
     """Of the instants `acks`, which are rising, one for each sort, rare sorts first: those of the
     coarse sorts, then those of finer ones.  `kinds` are those of all requests.
     """
-    chance = {
-        ack: rank for rank, ack in enumerate(permuted(acks, seed, "one of each sort").tolist())
-    }
+    chance = np.zeros(len(acks), dtype=np.int64)
+    order = acks.searchsorted(permuted(acks, seed, "one of each sort"))
+    chance[order] = np.arange(len(acks))
     coarse = _written(space, acks, kinds)
-    fine = [
-        (written, flushes, frozenset(kinds[write] for write in space.volatile(ack).tolist()))
-        for ack, written, flushes in zip(acks.tolist(), coarse, _flushes(space, acks), strict=True)
-    ]
-    chosen = dict.fromkeys(_first_of_each(acks, coarse, chance, ()))
-    chosen |= dict.fromkeys(_first_of_each(acks, fine, chance, chosen))
-    return tuple(chosen)
+    fine = np.stack([coarse, _flushes(space, acks), _volatile(space, acks, kinds)], axis=1)
+    chosen = _first_of_each(coarse, chance, np.empty(0, dtype=np.int64))
+    finer = _first_of_each(_numbers(fine.ravel(), np.full(len(acks), 3)), chance, chosen)
+    return tuple(acks[np.concatenate([chosen, finer])].tolist())
 
 
-def _first_of_each(
-    acks: I64, sorts: Sequence[Hashable], chance: dict[int, int], seen: Iterable[int]
-) -> list[int]:
-    """The ack that chance has first of each sort none of which was `seen`."""
-    alike: dict[Hashable, list[int]] = defaultdict(list)
-    for ack, sort in zip(acks.tolist(), sorts, strict=True):
-        alike[sort].append(ack)
-    seen = frozenset(seen)
-    groups = [
-        sorted(members, key=chance.__getitem__)
-        for members in alike.values()
-        if seen.isdisjoint(members)
-    ]
-    groups.sort(key=lambda members: (len(members), chance[members[0]]))
-    return [members[0] for members in groups]
+def _first_of_each(sorts: I64, chance: I64, seen: I64) -> I64:
+    """The ack that chance has first of each sort none of which was `seen`, by their indices."""
+    order = np.lexsort((chance, sorts))
+    _, first, count = np.unique(sorts[order], return_index=True, return_counts=True)
+    head = order[first]
+    left = ~np.isin(sorts[head], sorts[seen])
+    head, count = head[left], count[left]
+    return np.asarray(head[np.lexsort((chance[head], count))])
 
 
-def _written(space: StateSpace, acks: I64, kinds: Sequence[Kind]) -> list[frozenset[Kind]]:
-    """The kinds of the writes that were submitted since the ack before, for each ack."""
+def _written(space: StateSpace, acks: I64, kinds: Kinds) -> I64:
+    """Which kinds of writes were submitted since the ack before, for each ack."""
     writes = np.flatnonzero(space.sets.is_write)
     operation = np.searchsorted(acks, space.timeline.requests.submitted_ns[writes], side="right")
-    written: list[set[Kind]] = [set() for _ in acks]
-    for write, number in zip(writes.tolist(), operation.tolist(), strict=True):
-        if number < len(acks):
-            written[number].add(kinds[write])
-    return [frozenset(one) for one in written]
+    return _sets([(operation, kinds.rank[writes])], len(acks))
 
 
-def _flushes(space: StateSpace, acks: I64) -> list[int]:
+def _volatile(space: StateSpace, acks: I64, kinds: Kinds) -> I64:
+    """Which kinds are outstanding at each ack."""
+    at_acks = space.volatile_at(acks)
+    return _sets(((at, kinds.rank[write]) for at, write in at_acks), len(acks))
+
+
+def _sets(pairs: Iterable[tuple[I64, I64]], count: int) -> I64:
+    """Of the first `count` sets the numbers; equal sets have equal ones.  Each pair says of sets
+    which one has which member.
+    """
+    largest = 2**31
+    known = [sorted_unique(owner * largest + member) for owner, member in pairs]
+    owner, member = np.divmod(
+        sorted_unique(np.concatenate([np.empty(0, dtype=np.int64), *known])), largest
+    )
+    return _numbers(member, np.bincount(owner, minlength=count)[:count])
+
+
+def _numbers(values: I64, lengths: I64) -> I64:
+    """Of stretches of `values`, each of its length, the numbers; equal ones have equal numbers."""
+    raw, ends = values.astype(np.int64).tobytes(), (np.cumsum(lengths) * 8).tolist()
+    known: dict[bytes, int] = {}
+    numbers = [known.setdefault(raw[begin:end], len(known)) for begin, end in pairwise([0, *ends])]
+    return np.array(numbers, dtype=np.int64)
+
+
+def _flushes(space: StateSpace, acks: I64) -> I64:
     """How many were submitted since the ack before, for each ack; more than three are three."""
     requests = space.timeline.requests
     submitted = requests.submitted_ns[requests.kind == RequestKind.FLUSH]
     operation = np.searchsorted(acks, submitted, side="right")
     counts = np.bincount(operation, minlength=len(acks) + 1)[: len(acks)]
-    return [int(count) for count in np.minimum(counts, _FLUSHES_MAX)]
+    return np.minimum(counts, _FLUSHES_MAX)

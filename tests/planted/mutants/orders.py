@@ -49,8 +49,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "no-more-acks",
-            At("Order._turns", "next(mostly_acks if seen >= FEW and long_enough else equal)"),
-            "next(mostly_acks if seen < 0 and long_enough else equal)",
+            At("Order._turns", "next(mostly_acks if long_enough else equal)"),
+            "next(equal)",
             "acks have half of the states however rare a fault may be",
         ),
         (
@@ -64,14 +64,14 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/crash/unlike_acks.py",
         (
             "common-sorts-first",
-            At("_first_of_each", "(len(members), chance[members[0]])"),
-            "(-len(members), chance[members[0]])",
+            At("_first_of_each", "(chance[head], count)"),
+            "(chance[head], -count)",
             "rare sorts of operations come last",
         ),
         (
             "coarse-sorts-only",
-            At("one_of_each_sort", "_first_of_each(acks, fine, chance, chosen)"),
-            "_first_of_each(acks, coarse, chance, chosen)",
+            At("one_of_each_sort", "_numbers(fine.ravel(), np.full(len(acks), 3))"),
+            "coarse",
             "an operation that flushes less often looks like the others",
         ),
     ),

@@ -14,7 +14,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/crash/layers.py",
         (
             "durable-too-early",
-            At("Layers.durable", "self._durable_ns.searchsorted(instant)"),
+            At("Layers._ranks", "self._durable_ns.searchsorted(instant)"),
             "self._durable_ns.searchsorted(instant, side='right')",
             "a write is durable at the instant at which it becomes so",
         ),
