@@ -39,6 +39,9 @@ _MEMORY_MIB: Final = 1024  # at most; the host gives what is used
 _NEED_BYTES: Final = 256 << 20
 _KILL_S: Final = 20.0
 _CONSOLE_LINES: Final = 5
+_MAKE_RAID6: Final = ("btrfs",)
+"""File systems that may keep RAID6."""
+
 _NO_FLAG: Final = Flag(0)
 
 
@@ -107,6 +110,7 @@ class ProgramGuest(Closing):
                 disk=disk,
                 outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
                 host=self._plan.host,
+                raid6=self._plan.layers is not None or self._plan.filesystem in _MAKE_RAID6,
             )
         self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)

@@ -110,6 +110,16 @@ def memory_folder(need: int) -> Path | None:
     return None
 
 
+def _room_for(need: int) -> Path:
+    folder = memory_folder(need)
+    if folder is None:
+        raise HostError(
+            f"no folder has the {need >> 20} MiB that the guest's memory needs",
+            hint="set TMPDIR to a folder with more room on a file system without noexec",
+        )
+    return folder
+
+
 def _memory_folders() -> list[Path]:
     chosen = os.environ.get("TMPDIR")
     named = [str(IN_MEMORY), *([chosen] if chosen else []), "/tmp", "/var/tmp"]
@@ -156,6 +166,7 @@ def uml_argv(
     outside: OutsideDisks | None = None,
     terminal: Terminal | None = None,
     host_files: bool = False,
+    raid6: bool = True,
 ) -> list[str]:
     """The command line of UML.  Numbers are file descriptors that it inherits.
 
@@ -164,6 +175,9 @@ def uml_argv(
 
     With `host_files` a guest can mount what the caller may read on the host: for programs of the
     caller's own, and for nothing that comes from a stranger.
+
+    Without `raid6` the kernel cannot compute what RAID6 needs, and does not measure for most of its
+    boot how to do that fastest.
     """
     argv = [
         str(kernel.program),
@@ -183,6 +197,8 @@ def uml_argv(
     ]
     if not host_files:
         argv.append("hostfs=/dev/null")  # hostfs is built into the kernel; here it finds nothing
+    if not raid6:
+        argv.append("initcall_blacklist=raid6_select_algo")
     if disk is not None:
         argv.append(f"ubd0{disk.flags}=/proc/self/fd/{disk.fd}")
     if outside is not None:
@@ -208,14 +224,11 @@ class UmlProcess:
         outside: OutsideDisks | None = None,
         terminal: Terminal | None = None,
         host: HostRoot | None = None,
+        raid6: bool = True,
     ) -> None:
-        """`host` is what of the host's files its programs have as their root."""
-        folder = memory_folder(need)
-        if folder is None:
-            raise HostError(
-                f"no folder has the {need >> 20} MiB that the guest's memory needs",
-                hint="set TMPDIR to a folder with more room on a file system without noexec",
-            )
+        """`host` is what of the host's files its programs have as their root; `raid6` as in
+        `uml_argv`."""
+        folder = _room_for(need)
         self._console = os.memfd_create("powercut-console")
         initrd = os.memfd_create("powercut-initrd")
         alive, self._alive = os.pipe2(os.O_CLOEXEC)
@@ -233,6 +246,7 @@ class UmlProcess:
                 outside=outside,
                 terminal=terminal,
                 host_files=host is not None,
+                raid6=raid6,
             )
             shown = _shown(kernel, outside, host)
             self._sandbox = _sandbox(folder, memory_mib, shown, disk)
