@@ -32,6 +32,8 @@ PAGE: Final = 4096
 _LONG: Final = 256  # pages
 AT_A_TIME: Final = 32
 """Pages that are copied and compared at a time: few enough to stay in a processor's cache."""
+_PLANNED: Final = 128 * AT_A_TIME
+"""Pages of which is found out at a time what is to be laid over them."""
 
 Pages = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -122,12 +124,15 @@ class Origin:
         # Each step looks at all writes that are laid one by one, which most states have none of.
         step = max(1, len(touched)) if self._writes else AT_A_TIME
         for at in range(0, len(touched), step):
+            if self._shown is not None and at % _PLANNED == 0:
+                laid = self._shown.laid(touched[at : at + max(step, _PLANNED)], PAGE, step)
             pages = touched[at : at + step]
             before = words.take(pages, axis=0)
             words[pages] = base.take(pages, axis=0)
             if self._shown is not None:
-                self._shown.lay(pages, PAGE, self._flat)
-            self._replay(self._writes, self._first, self._last, pages)
+                self._shown.lay(next(laid), self._flat)
+            if self._writes:
+                self._replay(self._writes, self._first, self._last, pages)
             changed[at : at + step] = (words.take(pages, axis=0) != before).any(axis=1)
         return touched[changed]
 

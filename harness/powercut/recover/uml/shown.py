@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -25,6 +27,8 @@ Mask = npt.NDArray[np.bool_]
 Stretches = tuple[I64, I64, Mask]
 """Bytes from begin to before end, in order; of each whether there were and are but zeroes, or what
 is in the base image."""
+Piece = tuple[int, int, int, int]
+"""A place, the write that shows there, and the bytes from begin to before end."""
 
 _MIXED: Final = -2
 """Instead of a write: see `ShownWrites._mixed`."""
@@ -91,13 +95,14 @@ class ShownWrites:
         places = np.flatnonzero(self._shown != NO_WRITE)
         return self._stretches(places, self._is_plain(self._shown[places]))
 
-    def lay(self, pages: I64, page: int, image: npt.NDArray[np.uint8]) -> None:
-        """Lays what shows in `pages` (rising, of `page` bytes each) over `image`, in which they
-        are as in the base image.
-        """
-        bounds = self.layers.bounds
+    def laid(self, pages: I64, page: int, step: int) -> Iterator[list[Piece]]:
+        """What shows in `pages` (rising, of `page` bytes each) and is not in the base image: for
+        each `step` of them its pieces."""
+        steps = -(-len(pages) // step)
         if not self.layers.places:
+            yield from ([] for _ in range(steps))
             return
+        bounds = self.layers.bounds
         start = pages * page
         first = np.maximum(bounds.searchsorted(start, side="right") - 1, 0)
         last = np.minimum(bounds.searchsorted(start + page), self.layers.places)
@@ -108,10 +113,18 @@ class ShownWrites:
         end = np.minimum(bounds[place + 1], start[owner] + page)
         new = np.ones(len(place), dtype=np.bool_)
         new[1:] = (write[1:] != write[:-1]) | (begin[1:] != end[:-1]) | (write[1:] == _MIXED)
+        owner //= step
+        new[1:] |= owner[1:] != owner[:-1]
         starts = np.flatnonzero(new)
         ends = end[np.append(starts[1:], len(place)) - 1] if len(starts) else end
         rows = (place[starts], write[starts], begin[starts], ends)
-        for at, one, low, high in zip(*(row.tolist() for row in rows), strict=True):
+        pieces = list(zip(*(row.tolist() for row in rows), strict=True))
+        for low, high in pairwise(owner[starts].searchsorted(np.arange(steps + 1)).tolist()):
+            yield pieces[low:high]
+
+    def lay(self, pieces: list[Piece], image: npt.NDArray[np.uint8]) -> None:
+        """Lays them over `image`, in which their pages are as in the base image."""
+        for at, one, low, high in pieces:
             if one != _MIXED:
                 self._copy(image, one, low, high)
                 continue
