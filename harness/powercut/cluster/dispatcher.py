@@ -41,7 +41,7 @@ from distributed import core as dask_core
 from distributed.protocol import pickle as dask_pickle
 from distributed.protocol.serialize import families
 
-from powercut.cluster.pem import Pem
+from powercut.cluster.node import Pem
 from powercut.cluster.task import perform
 
 _LINE_MAX: Final = 64 << 20

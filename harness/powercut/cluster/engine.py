@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from powercut.closing import Closing
-from powercut.cluster.pem import Pem
+from powercut.cluster.node import Pem
 from powercut.model.errors import HostError, UsageError
 from powercut.sandbox.apart import start_apart
 

@@ -35,7 +35,7 @@ from powercut.cluster.identity import study_identity
 from powercut.cluster.ledger import JUDGED_PART
 from powercut.cluster.messages import Begin, Judged, StateOrder, Study
 from powercut.cluster.own import OWN_FILES, runs_on_own_files
-from powercut.cluster.roster import ClusterHost, FalseClaim, Roster, none_left, parse
+from powercut.cluster.roster import ClusterHost, FalseClaim, Roster, parse
 from powercut.cluster.study import name_of
 from powercut.cluster.work import Drive, Todo
 from powercut.crash.states import CrashState
@@ -44,7 +44,7 @@ from powercut.explore.request import ExploreProgress, ExploreRequest, Listener
 from powercut.explore.work import Answered, Answers, Batch, StateJudgement, Work, Workers
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import HostError, UsageError
-from powercut.model.events import Notice, RunEvent
+from powercut.model.events import RunEvent
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.rig.engine_choice import choose_engine
@@ -169,9 +169,10 @@ class ClusterStudy:
         with ExitStack() as stack:
             stack.enter_context(self._cargo)
             here = study_identity(choice, self._cargo.digests)
-            self._roster = Roster(self._engine, here, partial(begin, self._cargo), self._on_event)
-            stack.enter_context(self._roster)
-            self._roster.gone = self._lose
+            welcome = partial(begin, self._cargo)
+            self._roster = stack.enter_context(
+                Roster(self._engine, here, welcome, self._on_event, self._take_back)
+            )
             self._roster.open()
             self._held = stack.pop_all()
         return self
@@ -215,10 +216,9 @@ class ClusterStudy:
         )
 
     def _is_work_left(self) -> bool:
-        self._roster.look()
         left = any(piece.judged is None for piece in self._pieces)
-        if left and not self._roster.present:
-            raise none_left(self._roster, "explore here, without --cluster")
+        if left:
+            self._roster.require_one("explore here, without --cluster")
         return left
 
     def _make(self) -> None:
@@ -303,7 +303,7 @@ class ClusterStudy:
         if not unsure and _losses(ours) != _losses(theirs):
             name = state_ref.state_id(piece.states[number])
             why = f"of state {name} it says: {_told(theirs)}; judged here: {_told(ours)}"
-            self._lose(piece.host, why, True)
+            self._roster.lose(piece.host, why, distrusted=True)
             return
         # How it was decided there stays; what was found is ours.
         piece.judged[number] = StateJudgement(
@@ -311,20 +311,15 @@ class ClusterStudy:
         )
         piece.seen += 1
 
-    def _lose(self, host: ClusterHost, why: str, distrusted: bool) -> None:
-        """A host has no more part in it: what it judged is judged again elsewhere."""
+    def _take_back(self, host: ClusterHost, why: str, distrusted: bool) -> str:
+        """Elsewhere it is judged again, whatever was wrong with the host."""
+        del why, distrusted
         with self._changing:
-            if not host.present:
-                return
-            host.state, host.reason = ("distrusted" if distrusted else "lost"), why
             for piece in self._pieces:
                 if piece.host is host:
                     piece.host, piece.judged, piece.seen = None, None, 0
                     host.repeated += 1
-        word = "is not believed" if distrusted else "takes no more part"
-        self._on_event(
-            Notice(f"{host.name} {word}: {why}. {host.repeated} of its batches are judged again.")
-        )
+        return "batches are judged again"
 
 
 def _files_of(trial: TrialDir) -> dict[str, Path]:

@@ -23,7 +23,7 @@ from typing import Final
 
 from powercut.campaign.runner import ready_rig
 from powercut.cluster.hold import Hold
-from powercut.cluster.identity import identity_of, other_parts, plan_of
+from powercut.cluster.identity import hello_of, identity_of, plan_of
 from powercut.cluster.messages import (
     FOLDER,
     RESULT_FILES,
@@ -190,7 +190,7 @@ class HostHere:
         opening, study = begin.opening, begin.study
         hold = Hold(self.root, opening.parts if opening else study.parts if study else ())
         if not hold.is_sound:
-            return other_parts(hold.digests)
+            return hello_of(hold.digests)
         hold.publish()
         if study is not None:
             here = StudyHere(self.root, study, self.threads, hold)

@@ -25,39 +25,30 @@ def identity_of(rig: Rig, plan: Plan, parts: Mapping[str, str] = _NO_PARTS) -> H
 
     Raises HostError if a component cannot be had.
     """
-    return Hello(
-        parts=dict(parts),
-        code=installed_code(),
-        processor=processor_model(),
-        machines={
-            name: rig.backend(name).environment(accelerators_of(plan, name))
-            for name in backends_of(plan)
-        },
-        components=components_of(rig, plan.cells),
-    )
-
-
-def other_parts(parts: Mapping[str, str]) -> Hello:
-    """What a host says that has other parts than those that were carried: only by which digests."""
-    return Hello(
-        code=installed_code(),
-        processor=processor_model(),
-        machines={},
-        components=RunComponents(components=(), cells={}),
-        parts=dict(parts),
-    )
+    machines = {
+        name: rig.backend(name).environment(accelerators_of(plan, name))
+        for name in backends_of(plan)
+    }
+    components = components_of(rig, plan.cells)
+    return hello_of(parts).model_copy(update={"machines": machines, "components": components})
 
 
 def study_identity(choice: EngineChoice, parts: Mapping[str, str] = _NO_PARTS) -> Hello:
     """What this host is for an exploration with an engine."""
     kernel = () if choice.kernel is None else (recovery_kernel_part(choice.kernel),)
+    cells = {"exploration": tuple(range(len(kernel)))}
+    components = RunComponents(components=kernel, cells=cells)
+    return hello_of(parts).model_copy(update={"components": components})
+
+
+def hello_of(parts: Mapping[str, str]) -> Hello:
+    """What this host is for whatever it is asked; all that one says whose `parts` are others than
+    those that were carried."""
     return Hello(
         code=installed_code(),
         processor=processor_model(),
         machines={},
-        components=RunComponents(
-            components=kernel, cells={"exploration": tuple(range(len(kernel)))}
-        ),
+        components=RunComponents(components=(), cells={}),
         parts=dict(parts),
     )
 

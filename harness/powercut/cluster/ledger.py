@@ -220,11 +220,12 @@ class Ledger:
         found out meanwhile: another's claim of the trial was not judged then.
         """
         with self._changing:
-            if claim.host.present:
+            counts = claim.host.present
+            if counts:
                 claim.judged = True
                 if claim.row is not None:
                     self._rows.set_judged(claim.item.name, claim.item.trial.number)
-            return claim.host.present
+            return counts
 
     def restore_rows(self, hosts: Mapping[str, ClusterHost]) -> Iterator[Claim]:
         """Takes the rows that an interrupted run had of `hosts`; others are made again."""

@@ -20,8 +20,7 @@ from typing import Final
 
 from powercut.cluster.engine import Address
 from powercut.cluster.messages import FOLDER
-from powercut.cluster.node import Node
-from powercut.cluster.pem import new_pem
+from powercut.cluster.node import Node, new_pem
 from powercut.model.errors import HostError
 from powercut.model.json_text import parse_json
 from powercut.paths import CACHE

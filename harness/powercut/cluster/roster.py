@@ -88,7 +88,6 @@ class ClusterHost:
         self.repeated = 0
         self.failures = 0
         self.gone_since: float | None = None
-        self.at_work: set[str] = set()
 
     @property
     def present(self) -> bool:
@@ -202,21 +201,18 @@ class Roster(Closing):
         here: Hello,
         begin: Callable[[ClusterHost], Begin],
         on_event: Callable[[RunEvent], None],
-        *,
-        silence_s: float = SILENCE_S,
-        return_s: float | None = None,
+        take_back: Callable[[ClusterHost, str, bool], str],
     ) -> None:
-        """`begin` may bring a host what it needs; `here` is what each has to be."""
+        """`begin` may bring a host what it needs; `here` is what each has to be; `take_back`
+        removes what a host made that is lost, or said what is not so, and says what becomes of it.
+        """
         self.engine = engine
         self.hosts: tuple[ClusterHost, ...] = ()
-        self.gone: Callable[[ClusterHost, str, bool], None] = self._leave
-        """Is told who has no more part in the run, why, and whether it said what is not so."""
-
         self._here = here
         self._begin = begin
         self._on_event = on_event
-        self._silence_s = silence_s
-        self._return_s = RETURN_S if return_s is None else return_s
+        self._take_back = take_back
+        self._losing = threading.Lock()
         self._contexts: dict[str, str] = {}
         self._welcoming = ThreadPoolExecutor(_WELCOMES, thread_name_prefix="welcome")
         self._welcomes: set[Future[None]] = set()
@@ -249,10 +245,7 @@ class Roster(Closing):
             if self.engine.workers or time.monotonic() >= deadline:
                 break
             wait(news, deadline - time.monotonic(), FIRST_COMPLETED)
-        self.look()
-        while not self.present and self._welcomed():
-            wait(self.news(), _LOOK_S, FIRST_COMPLETED)
-            self.look()
+        self._wait_present()
         wait(self._welcomed(), TOGETHER_S)
         if not self.present:
             raise HostError(
@@ -262,6 +255,19 @@ class Roster(Closing):
                 ),
                 hint="start workers: dask worker ADDRESS, where powercut is installed",
             )
+
+    def require_one(self, hint: str) -> None:
+        """Raises HostError if no host has a part any more, nor may have one soon."""
+        self._wait_present()
+        if not self.present:
+            reasons = "; ".join(f"{host.name}: {host.reason}" for host in self.hosts)
+            raise HostError(f"no host of the cluster is left: {reasons}", hint=hint)
+
+    def _wait_present(self) -> None:
+        self.look()
+        while not self.present and self._welcomed():
+            wait(self.news(), _LOOK_S, FIRST_COMPLETED)
+            self.look()
 
     def news(self) -> list[Future[None]]:
         """One of these is done as soon as workers come or go, or one has been welcomed."""
@@ -297,14 +303,14 @@ class Roster(Closing):
                     self._welcomes.add(self._welcoming.submit(self._welcome, host))
         for host in self.present:
             now = seen.get(host.name)
-            if now is not None and now.seen_s <= self._silence_s:
+            if now is not None and now.seen_s <= SILENCE_S:
                 continue
             if now is not None:
-                self.gone(host, f"nothing was heard of it for {self._silence_s:.0f} s", False)
+                self.lose(host, f"nothing was heard of it for {SILENCE_S:.0f} s")
             elif host.gone_since is None:
                 host.gone_since = time.monotonic()
-            elif time.monotonic() - host.gone_since > self._return_s:
-                self.gone(host, "its worker ended", False)
+            elif time.monotonic() - host.gone_since > RETURN_S:
+                self.lose(host, "its worker ended")
 
     def _welcome(self, host: ClusterHost) -> None:
         returns = host.present
@@ -315,13 +321,13 @@ class Roster(Closing):
             differing = list(differences(self._here, hello))
         except (PowercutError, OSError) as error:
             if returns:
-                self.gone(host, str(error), False)
+                self.lose(host, str(error))
             else:
                 self._say(host, "lost", str(error))
             return
         host.processor = hello.processor[:200]
         if differing and returns:
-            self.gone(host, "; ".join(differing), False)
+            self.lose(host, "; ".join(differing))
         elif differing:
             self._say(host, "refused", "; ".join(differing))
         else:
@@ -331,15 +337,16 @@ class Roster(Closing):
         host.state, host.reason = state, why
         self._on_event(Notice(f"{host.name} takes no part: {why}."))
 
-    def _leave(self, host: ClusterHost, why: str, distrusted: bool) -> None:
-        host.state, host.reason = "distrusted" if distrusted else "lost", why
+    def lose(self, host: ClusterHost, why: str, *, distrusted: bool = False) -> None:
+        """A host has no more part in the run; `distrusted` if it said what is not so."""
+        with self._losing:
+            if not host.present:
+                return
+            host.state, host.reason = ("distrusted" if distrusted else "lost"), why
+        then = self._take_back(host, why, distrusted)
+        word = "is not believed" if distrusted else "takes no more part"
+        self._on_event(Notice(f"{host.name} {word}: {why}. {host.repeated} of its {then}."))
 
     def close(self) -> None:
         """Nobody is welcomed any more."""
         self._welcoming.shutdown(wait=False, cancel_futures=True)
-
-
-def none_left(roster: Roster, hint: str) -> HostError:
-    """The error of a run that no host has a part in any more."""
-    reasons = "; ".join(f"{host.name}: {host.reason}" for host in roster.hosts)
-    return HostError(f"no host of the cluster is left: {reasons}", hint=hint)

@@ -40,11 +40,10 @@ from powercut.cluster.messages import (
     Trouble,
 )
 from powercut.cluster.own import programs_of, refuse_own, require_same_programs
-from powercut.cluster.roster import ClusterHost, FalseClaim, HostLost, Roster, none_left, parse
+from powercut.cluster.roster import ClusterHost, FalseClaim, HostLost, Roster, parse
 from powercut.cluster.row_claims import rows_for
 from powercut.cluster.work import Drive, Todo
 from powercut.model.errors import HostError
-from powercut.model.events import Notice
 from powercut.model.verdict import Verdict
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
@@ -128,15 +127,15 @@ class ClusterRun(Run):
         with Cargo(self.rig, (cell.parameters for cell in self.plan.cells)) as cargo:
             here = identity_of(self.rig, self.plan, cargo.digests)
             begin = partial(self._begin, cargo)
-            with Roster(self._engine, here, begin, self.on_event) as self._roster:
-                self._roster.gone = self._lose
+            take_back = self._take_back
+            with Roster(self._engine, here, begin, self.on_event, take_back) as self._roster:
                 self._roster.open()
                 self._restore()
                 while self._is_work_left():
                     self._make_cells()
                     self._at_once(self._controls_owed())
                     for host, why in self._ledger.misbehaved():
-                        self._lose(host, why, True)
+                        self._roster.lose(host, why, distrusted=True)
                     self._at_once(self._drawn())
         return {cell.name: self._ledger.results(cell) for cell in self.plan.cells}
 
@@ -152,13 +151,13 @@ class ClusterRun(Run):
         """Whether a trial is missing, or a control, or what is to be judged again."""
         self._roster.look()
         missing = any(any(True for _ in self._missing(cell)) for cell in self.plan.cells)
-        present = self._roster.present
-        if missing and not present:
-            hint = f"powercut run --resume {self.directory.path} --cluster CLUSTER resumes it"
-            raise none_left(self._roster, hint)
+        if missing:
+            self._roster.require_one(
+                f"powercut run --resume {self.directory.path} --cluster CLUSTER resumes it"
+            )
         return missing or any(
             self._ledger.owed(host) or self._ledger.drawn(host, self._told["seed"])
-            for host in present
+            for host in self._roster.present
         )
 
     def _missing(self, cell: Cell) -> Iterator[Item]:
@@ -170,8 +169,9 @@ class ClusterRun(Run):
 
     def _make_cells(self) -> None:
         """Has the engine make what is missing."""
+        failed = partial(self._count_failure, None)
         self._todo = Todo({cell.name: self._missing(cell) for cell in self.plan.cells})
-        Drive(self._roster, "trials", self._text, self._take, self._failed_at).run(self._todo)
+        Drive(self._roster, "trials", self._text, self._take, failed).run(self._todo)
 
     def _text(self, context: str, items: Sequence[Item]) -> str:
         orders = tuple(
@@ -206,9 +206,6 @@ class ClusterRun(Run):
             self.on_event(claim.told())
             yield item
 
-    def _failed_at(self, item: Item, why: str) -> None:
-        self._count_failure(None, item, why)
-
     def _at_once(self, work: Iterable[tuple[ClusterHost, Callable[[], None]]]) -> None:
         """Has much done at the same time; of a host that is lost, no more."""
 
@@ -217,9 +214,9 @@ class ClusterRun(Run):
                 if host.present:
                     do()
             except FalseClaim as error:
-                self._lose(host, str(error), True)
+                self._roster.lose(host, str(error), distrusted=True)
             except HostLost as error:
-                self._lose(host, str(error), False)
+                self._roster.lose(host, str(error))
 
         with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="hosts") as pool:
             try:
@@ -323,17 +320,9 @@ class ClusterRun(Run):
             for claim in self._ledger.drawn(host, self._told["seed"]):
                 yield host, partial(self._judge, claim)
 
-    def _lose(self, host: ClusterHost, why: str, distrusted: bool) -> None:
-        """A host has no more part in the run."""
-        with self._changing:
-            if not host.present:
-                return
-            host.state, host.reason = ("distrusted" if distrusted else "lost"), why
+    def _take_back(self, host: ClusterHost, why: str, distrusted: bool) -> str:
         self._ledger.take_back(host, why, distrusted=distrusted)
-        word = "is not believed" if distrusted else "takes no more part"
-        self.on_event(
-            Notice(f"{host.name} {word}: {why}. {host.repeated} of its trials are made elsewhere.")
-        )
+        return "trials are made elsewhere"
 
     def _restore(self) -> None:
         """Takes what an interrupted run had from hosts that are here; the rest is made again."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from powercut.campaign.run import Run
 from powercut.cluster.claims import fetch, fetch_row, judge_again
 from powercut.cluster.engine import Address, Engine
-from powercut.cluster.local import local_cluster
-from powercut.cluster.pem import Pem
+from powercut.cluster.local import LOCAL, local_cluster
+from powercut.cluster.node import Pem
 from powercut.cluster.roster import ClusterHost, FalseClaim
 from powercut.cluster.run import FLEET, ClusterRun
 from powercut.cluster.up import hosts_cluster
@@ -30,8 +30,6 @@ from powercut.store.layout import ResultDir, folder_name
 from powercut.store.place import Place, read_place
 from powercut.store.rows import Row
 from powercut.store.trial_dir import TrialDir
-
-LOCAL = "local"
 
 
 @contextlib.contextmanager

@@ -207,9 +207,9 @@ class Drive(Generic[Item]):
             self._fail(task.items[0], str(error))
         except HostLost as error:
             assert host is not None
-            self._roster.gone(host, str(error), False)
+            self._roster.lose(host, str(error))
         except FalseClaim as error:
             assert host is not None
-            self._roster.gone(host, str(error), True)
+            self._roster.lose(host, str(error), distrusted=True)
         finally:
             todo.put_back(task.cell, left)

@@ -109,6 +109,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "return True",
             "what a host says after it was found out is told as if it counted",
         ),
+        (
+            "judged-for-another",
+            At("Ledger.set_judged", "counts = claim.host.present"),
+            "counts = True",
+            "what was judged of a host that was found out vouches for another's claim of the trial",
+        ),
     ),
     *belief(
         f"{_C}/claims.py",

@@ -12,7 +12,7 @@ from hosts_here import ClusterHere, EngineHere
 from powercut import carried
 from powercut.cluster.cargo import Cargo
 from powercut.cluster.hold import Hold
-from powercut.cluster.identity import differences, other_parts
+from powercut.cluster.identity import differences, hello_of
 from powercut.cluster.own import refuse_own
 from powercut.cluster.roster import ClusterHost
 from powercut.disk.root_image import ensure_program_image
@@ -102,8 +102,8 @@ def test_a_part_that_was_changed_there_is_named(cargo, host, title):
         hold.check()
     found = Hold(host.root, cargo.parts)
     assert not found.is_sound
-    here = other_parts(cargo.digests)
-    (told,) = differences(here, other_parts(found.digests))
+    here = hello_of(cargo.digests)
+    (told,) = differences(here, hello_of(found.digests))
     assert told.startswith(f"{title} ")
     assert "was carried there" in told
 

@@ -26,8 +26,7 @@ from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.cluster import engine as engines
 from powercut.cluster.engine import Address, CallFailed, Engine, EngineLost
 from powercut.cluster.local import begin, running, scheduler
-from powercut.cluster.node import Node
-from powercut.cluster.pem import new_pem
+from powercut.cluster.node import Node, new_pem
 from powercut.cluster.run import ClusterRun
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Verdict
