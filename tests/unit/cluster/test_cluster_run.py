@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.campaign.verify import verify
 from powercut.cluster.run import ClusterRun
 from powercut.model.errors import HostError, UsageError
+from powercut.model.events import Notice
 from powercut.model.verdict import Verdict
 from powercut.scenario.load import parse_scenario
 from powercut.store.layout import ResultDir
@@ -95,6 +97,27 @@ def test_a_host_that_dies_is_named_and_its_trials_are_made_elsewhere(hosts, tmp_
     for trial in folders(done):
         place = read_place(trial.path)
         assert place.host != "beta" or place.judged_here
+
+
+def test_a_host_that_is_still_being_asked_takes_over_from_the_last_one(
+    hosts, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("powercut.cluster.roster.TOGETHER_S", 0.0)
+    lost = threading.Event()
+
+    def late(kind, body):
+        assert kind != "hello" or lost.wait(TIMEOUT_S)
+        return body
+
+    def hear(event):
+        if isinstance(event, Notice) and event.text.startswith("alpha takes no more part"):
+            lost.set()
+
+    hosts["alpha"].before, hosts["beta"].before = die_after(0), late
+    two = {name: hosts[name] for name in ("alpha", "beta")}
+    done = run(two, tmp_path, on_event=hear)
+    assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+    assert states(done) == {"alpha": "lost", "beta": "took-part"}
 
 
 def other(name, value):
