@@ -47,19 +47,62 @@ static void stop_helpers(void)
     confine_helpers();
 }
 
-static int open_line(void)
+int control_line;
+
+static void open_line(void)
 {
     struct termios settings;
-    int line = open("/dev/ttyS0", O_RDWR | O_NOCTTY | O_CLOEXEC);
 
-    if (line < 0)
+    control_line = open("/dev/ttyS0", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (control_line < 0)
         die("open /dev/ttyS0");
-    if (tcgetattr(line, &settings) != 0)
+    if (tcgetattr(control_line, &settings) != 0)
         die("tcgetattr /dev/ttyS0");
     cfmakeraw(&settings);
-    if (tcsetattr(line, TCSANOW, &settings) != 0)
+    if (tcsetattr(control_line, TCSANOW, &settings) != 0)
         die("tcsetattr /dev/ttyS0");
-    return line;
+}
+
+static void answer(void)
+{
+    page->done = page->sequence;
+    share_give();
+    if (write(control_line, "d", 1) != 1)
+        die("write to the controller");
+}
+
+static void take(void)
+{
+    char byte;
+
+    if (read(control_line, &byte, 1) != 1)
+        die("read from the controller");
+    share_take();
+    page->step = PCU_STEP_NONE;
+    page->error = 0;
+    page->status = 0;
+    page->answer = 0;
+    page->reads = 0;
+    page->after_answer = 0;
+    page->after_lines = 0;
+    page->first_lsn = 0;
+    page->acked = 0;
+    page->attempted = 0;
+    page->after = PCU_AFTER_NOT;
+    page->what[0] = '\0';
+    memset((void *)page->step_ns, 0, sizeof page->step_ns);
+}
+
+void serve_meanwhile(void)
+{
+    take();
+    if (page->verb == PCU_LEFT) {
+        root_left_put();
+    } else {
+        errno = EBUSY;
+        fail(PCU_STEP_CHECK, "verb %u", page->verb);
+    }
+    answer();
 }
 
 static int serve(void)
@@ -85,6 +128,8 @@ static int serve(void)
         return record_dump();
     case PCU_PRESS:
         return press_begin(page->offset) == 0 ? 0 : fail(PCU_STEP_CHECK, "press the page cache");
+    case PCU_LEFT:
+        return root_left_put();
     case PCU_BARE:
         return bare();
     default:
@@ -95,37 +140,17 @@ static int serve(void)
 
 int main(void)
 {
-    char byte = 'h';
-    int line;
-
     make_mounts();
     stop_helpers();
     share_map();
     view_setup();
     record_setup();
-    line = open_line();
+    open_line();
+    if (write(control_line, "h", 1) != 1)
+        die("write to the controller");
     for (;;) {
-        if (write(line, &byte, 1) != 1)
-            die("write to the controller");
-        if (read(line, &byte, 1) != 1)
-            die("read from the controller");
-        share_take();
-        page->step = PCU_STEP_NONE;
-        page->error = 0;
-        page->status = 0;
-        page->answer = 0;
-        page->reads = 0;
-        page->after_answer = 0;
-        page->after_lines = 0;
-        page->first_lsn = 0;
-        page->acked = 0;
-        page->attempted = 0;
-        page->after = PCU_AFTER_NOT;
-        page->what[0] = '\0';
-        memset((void *)page->step_ns, 0, sizeof page->step_ns);
+        take();
         serve();
-        page->done = page->sequence;
-        share_give();
-        byte = 'd';
+        answer();
     }
 }

@@ -34,6 +34,8 @@
 /* share.c: the shared memory (the page, and what follows it), failures, the clock. */
 extern volatile struct pcu_page *page;
 extern uint8_t *area;
+extern int control_line; /* init.c: to the controller; a byte comes with each request */
+void serve_meanwhile(void); /* takes one, and answers it, while a program is at work */
 void share_map(void);
 void share_take(void); /* a request that came with a ring, where the share is a disk */
 void share_give(void); /* and its answer */
@@ -92,8 +94,10 @@ int record_dump(void);
 
 /* root.c: the host's files at ROOT, as the plan says; the first that is asked for stays. */
 int root_setup(void);
-/* Files in memory that hold something, a line each, as many as there is room for. */
-void root_left(char *names, size_t size);
+/* Files in memory that hold something, and symbolic links there, each with its NUL; the bytes of it.
+ * `cut`: there was no room for all, or not all could be listed. */
+size_t root_left(char *into, size_t size, bool *cut);
+int root_left_put(void); /* the same as an answer */
 int root_fresh(void); /* what a check has left in memory is not there for the next state */
 
 /* confine.c: what programs may not do, root among them. */

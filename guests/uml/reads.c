@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which files a check has read: by the kernel's own note of it, the time of the last access.
+ * Which files a check has read: by the kernel's own note of it, the time of the last access; and
+ * the symbolic links beside them, with where they lead to.
  *
  * Before the check each file's access is dated to 1970, and every file system is mounted so that a
  * read dates it anew (strictatime), whatever the scenario's options say.  A mapping counts as a
@@ -12,9 +13,12 @@
  */
 #include "init.h"
 
+#include "../../workloads/common/crc32c.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +27,7 @@
 struct seen {
     struct pcu_read is;
     char *path;
+    char *target; /* of a symbolic link */
 };
 
 static struct seen *files;
@@ -31,7 +36,7 @@ static size_t count, room;
 static void forget(void)
 {
     while (count > 0)
-        free(files[--count].path);
+        count--, free(files[count].path), free(files[count].target);
     free(files);
     files = NULL;
     room = 0;
@@ -58,13 +63,26 @@ static int note(const FTSENT *found, size_t root)
     files[count].path = strdup(found->fts_path);
     if (files[count].path == NULL)
         return -1;
+    files[count].target = NULL;
     files[count++].is = (struct pcu_read){
-        .size = (uint64_t)status->st_size,
+        .size = S_ISREG(status->st_mode) ? (uint64_t)status->st_size : 0,
         .modified_ns = in_ns(status->st_mtim),
         .changed_ns = in_ns(status->st_ctim),
         .path = (uint32_t)(strlen(found->fts_path) - root),
     };
     return utimensat(AT_FDCWD, found->fts_accpath, never, AT_SYMLINK_NOFOLLOW);
+}
+
+static int note_link(const FTSENT *found, size_t root)
+{
+    char target[PATH_MAX];
+    ssize_t length = readlink(found->fts_accpath, target, sizeof target);
+
+    if (length < 0 || note(found, root) != 0)
+        return -1;
+    files[count - 1].target = strndup(target, (size_t)length);
+    files[count - 1].is.target = (uint32_t)length;
+    return files[count - 1].target == NULL ? -1 : 0;
 }
 
 int reads_begin(void)
@@ -83,6 +101,8 @@ int reads_begin(void)
             result = -1;
         else if (found->fts_info == FTS_F)
             result = note(found, root);
+        else if (found->fts_info == FTS_SL || found->fts_info == FTS_SLNONE)
+            result = note_link(found, root);
     }
     if (errno != 0)
         result = -1;
@@ -98,6 +118,22 @@ static bool is_unread(const char *path)
     return lstat(path, &status) == 0 && S_ISREG(status.st_mode) && in_ns(status.st_atim) == 0;
 }
 
+/* Its pages are in memory or on a disk in memory; 0 as well if it cannot be read. */
+static uint32_t crc_of(const struct seen *file)
+{
+    static uint8_t buffer[1 << 16];
+    uint32_t crc = 0;
+    ssize_t got = -1;
+    int fd = file->is.size == 0 ? -1 : open(file->path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return 0;
+    while ((got = read(fd, buffer, sizeof buffer)) > 0)
+        crc = pc_crc32c(crc, buffer, (size_t)got);
+    close(fd);
+    return got < 0 ? 0 : crc;
+}
+
 void reads_put(void)
 {
     uint64_t at = page->answer, index;
@@ -111,12 +147,16 @@ void reads_put(void)
     for (index = 0; index < count; index++) {
         struct seen *file = &files[index];
 
-        if (page->capacity - at < sizeof file->is + file->is.path)
+        if (page->capacity - at < sizeof file->is + file->is.path + file->is.target)
             return; /* half of it is not known, so nothing is */
         file->is.unread = is_unread(file->path);
+        file->is.crc = (page->flags & PCU_FLAG_FILES) != 0 ? crc_of(file) : 0;
         memcpy(area + at, &file->is, sizeof file->is);
         memcpy(area + at + sizeof file->is, file->path + root, file->is.path);
         at += sizeof file->is + file->is.path;
+        if (file->target != NULL)
+            memcpy(area + at, file->target, file->is.target);
+        at += file->is.target;
     }
     page->after_answer = at - page->answer;
     forget();

@@ -120,7 +120,9 @@ static int go_on(void)
     bool wrote = write_on() == 0;
     enum pcu_step step = page->step;
     uint32_t status = page->status;
-    char left[sizeof page->what];
+    char left[sizeof page->what] = "";
+    size_t named, index;
+    bool cut;
 
     if (step == PCU_STEP_CHECK)
         return 0;
@@ -128,7 +130,9 @@ static int go_on(void)
         return 0;
     if (fs_umount() != 0)
         return -1;
-    root_left(left, sizeof left);
+    named = root_left(left, sizeof left - 1, &cut);
+    for (index = 0; index < named; index++)
+        left[index] = left[index] == '\n' ? '?' : left[index] == '\0' ? '\n' : left[index];
     if (root_fresh() != 0) /* as after a clean shutdown: what lay in memory is gone */
         return -1;
     page->step = PCU_STEP_NONE; /* what fails from here on is worse than what failed before */

@@ -103,33 +103,50 @@ static int remove_one(const char *path, const struct stat *status, int type, str
 
 static char *names;
 static size_t names_room;
+static bool names_cut;
 
 static int name_one(const char *path, const struct stat *status, int type, struct FTW *at)
 {
     const char *inside = path + strlen(ROOT);
-    size_t length = strlen(inside);
+    size_t size = strlen(inside) + 1;
 
     (void)at;
-    if (type != FTW_F || !S_ISREG(status->st_mode) || status->st_size == 0 ||
-        strchr(inside, '\n') != NULL || length + 2 > names_room)
+    if (type != FTW_SL && !(type == FTW_F && S_ISREG(status->st_mode) && status->st_size > 0))
         return 0;
-    names += sprintf(names, "%s\n", inside);
-    names_room -= length + 1;
+    if (size > names_room) {
+        names_cut = true;
+        return 0;
+    }
+    memcpy(names, inside, size);
+    names += size;
+    names_room -= size;
     return 0;
 }
 
-void root_left(char *into, size_t size)
+size_t root_left(char *into, size_t size, bool *cut)
 {
     char path[512];
     size_t index;
 
     names = into;
     names_room = size;
-    *into = '\0';
+    names_cut = false;
     for (index = 0; is_set_up && index < sizeof volatile_folders / sizeof *volatile_folders; index++) {
         snprintf(path, sizeof path, ROOT "%s", volatile_folders[index]);
-        nftw(path, name_one, 16, FTW_PHYS | FTW_MOUNT);
+        if (nftw(path, name_one, 16, FTW_PHYS | FTW_MOUNT) != 0)
+            names_cut = true;
     }
+    *cut = names_cut;
+    return size - names_room;
+}
+
+int root_left_put(void)
+{
+    bool cut;
+
+    page->answer = root_left((char *)area, page->capacity, &cut);
+    page->status = cut;
+    return 0;
 }
 
 int root_fresh(void)
@@ -174,6 +191,8 @@ int root_setup(void)
         return -1;
     if (loopback_up() != 0)
         return -1;
+    if (mount(NULL, ROOT "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) != 0)
+        return fail(PCU_STEP_CHECK, "make /dev read-only");
     is_set_up = true;
     return 0;
 }

@@ -74,7 +74,12 @@ enum pcu_verb {
      * as dm-log-writes keeps it. */
     PCU_LOG = 9,
     /* From now on what is dirty is written back early, at instants that `offset` decides (press.c). */
-    PCU_PRESS = 10
+    PCU_PRESS = 10,
+    /* The files that hold something and the symbolic links that a program with a root has left in
+     * memory, outside of the mounted disk: `answer` bytes of paths at 0, each with a NUL; `status` is
+     * 1 if there was no room for all.  Also while an EXEC with PCU_FLAG_LIVE is at work, which
+     * is then not answered. */
+    PCU_LEFT = 11
 };
 
 /* What a RECOVER is to do besides. */
@@ -206,7 +211,7 @@ struct pcu_extent {
 };
 static_assert(sizeof(struct pcu_extent) == 24, "no padding");
 
-/* The answer of PCU_FLAG_READS: so many times struct pcu_read and its path. */
+/* The answer of PCU_FLAG_READS: so many times struct pcu_read, its path and its target. */
 struct pcu_reads {
     uint64_t count;
 };
@@ -217,9 +222,11 @@ struct pcu_read {
     uint64_t modified_ns; /* and its times then, since 1970 */
     uint64_t changed_ns;
     uint32_t path;   /* bytes of the path, relative to the mount point */
+    uint32_t target; /* of a symbolic link, whose target follows the path: bytes of that; else 0 */
     uint32_t unread; /* 1 if it is still there and was not read */
+    uint32_t crc; /* CRC-32C of what it holds; 0 if a reader was run, or it cannot be read */
 };
-static_assert(sizeof(struct pcu_read) == 32, "no padding");
+static_assert(sizeof(struct pcu_read) == 40, "no padding");
 
 /* Ways to the disk that BARE compares.  The engine uses the first. */
 enum pcu_path {

@@ -50,6 +50,7 @@ class CaptureOrder:
 
     The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
     is first; 0 `acks` are none.  With `share` the command runs in a guest that shares the folder.
+    No promise rests on what it leaves in the places of `scratch`.
     """
 
     folder: Path
@@ -60,6 +61,7 @@ class CaptureOrder:
     atomic_unit: int
     seed: int
     share: FolderShare | None = None
+    scratch: tuple[str, ...] = ()
 
 
 class _Acks:
@@ -122,6 +124,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         status=status,
         damage=tuple(damage),
         elsewhere=elsewhere,
+        scratch=order.scratch,
     )
     directory.write_record(record)
     return record

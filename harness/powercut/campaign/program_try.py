@@ -170,6 +170,7 @@ def _files_tried(order: TryOrder, folder: Path) -> Iterator[FilesTried]:
         seconds=order.options.seconds,
         atomic_unit=order.options.atomic_unit,
         seed=order.seed,
+        scratch=order.program.scratch,
     )
     directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
     record_folder(capture, directory)

@@ -19,6 +19,7 @@ from powercut.cli.options import (
     jobs_option,
     json_option,
     results_option,
+    scratch_option,
     seconds_option,
     seed_option,
 )
@@ -84,6 +85,7 @@ _EPILOG = (
     "virtiofs,cache=none or 9p,cache=loose (docs/captured-folders.md has all settings).",
 )
 @seconds_option("--state-timeout", 60.0, "What one check may take, in seconds.", least=0.1)
+@scratch_option
 @jobs_option(
     "How many checks may run at a time, if they do not disturb each other.", usual=1, shown=True
 )
@@ -102,6 +104,7 @@ def capture(
     budget: str,
     share: str,
     state_timeout: float,
+    scratch: tuple[str, ...],
     jobs: int,
     depth: int,
     seed: int | None,
@@ -132,6 +135,7 @@ def capture(
         atomic_unit=int(atomic_unit),
         seed=seed or 0,
         share=FolderShare.parse(share) if share else None,
+        scratch=scratch,
     )
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     directory = CaptureDir.create(results.absolute() / "capture" / stamp)

@@ -161,6 +161,27 @@ run_check_option = click.option(
     "path. Read it first; without this option it is not run.",
 )
 
+
+def _places(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[str, ...]:
+    del context, parameter
+    from powercut.scenario.settings_program import is_place
+
+    try:
+        return tuple(map(is_place, value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+scratch_option = click.option(
+    "--scratch",
+    multiple=True,
+    metavar="PATH",
+    callback=_places,
+    help="A place outside of DIR that no promise rests on, such as /tmp/cache; may be given "
+    "several times. The verdict says nothing of what is left there.",
+)
 root_seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

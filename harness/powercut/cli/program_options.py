@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from powercut.cli.options import atomic_unit_option, budget_option, seconds_option
+from powercut.cli.options import atomic_unit_option, budget_option, scratch_option, seconds_option
 from powercut.cli.output import console_beside, write_json_object
 from powercut.model.versions import HOST, UML_SUITES
 
@@ -92,6 +92,7 @@ env_option = click.option(
 )
 _PLACE: Final = (
     env_option,
+    scratch_option,
     click.option(
         "--root",
         default="host",
@@ -121,6 +122,9 @@ _PLACE: Final = (
 )
 
 
+_PLACE_KEYS: Final = ("env", "scratch", "root", "packages", "bring", "where")
+
+
 def variables(given: Sequence[str]) -> tuple[str, ...]:
     """NAME=VALUE each; what has no value gets that of this environment."""
     whole = []
@@ -138,7 +142,7 @@ def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def taken(**given: Any) -> Any:
-        place = {key: given.pop(key) for key in ("env", "root", "packages", "bring", "where")}
+        place = {key: given.pop(key) for key in _PLACE_KEYS}
         return command(**given, place=place)
 
     return functools.reduce(lambda one, option: option(one), reversed(_PLACE), taken)

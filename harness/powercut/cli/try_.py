@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from powercut.cli.options import json_option, results_option, seed_option
+from powercut.cli.options import json_option, results_option, scratch_option, seed_option
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_options import (
     ProgramCommand,
@@ -41,6 +41,7 @@ _EPILOG = (
 )
 @dry_run_option
 @env_option
+@scratch_option
 @recording_options
 @seed_option
 @results_option
@@ -50,6 +51,7 @@ def try_(
     portable: bool,
     dry_run: bool,
     env: tuple[str, ...],
+    scratch: tuple[str, ...],
     options: RecordOptions,
     seed: int | None,
     results: Path,
@@ -70,7 +72,7 @@ def try_(
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
-    program = find_program(command).model_copy(update={"env": env})
+    program = find_program(command).model_copy(update={"env": env, "scratch": scratch})
     if dry_run:
         return try_without_cut(program, options, seed, json_file)
     order = TryOrder(

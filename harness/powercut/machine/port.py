@@ -28,6 +28,7 @@ from powercut.model.machine import (
     Queueing,
     Start,
 )
+from powercut.model.outside import LeftFiles
 from powercut.model.versions import GUEST
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 
@@ -277,6 +278,14 @@ class HasLines(Protocol):
 
     def take_lines(self) -> LineSource:
         """Where their lines come in, once; closed by whoever has taken it."""
+
+
+@runtime_checkable
+class TellsLeft(Protocol):
+    """A machine that can tell what its program has left in memory, outside of its disk."""
+
+    def left(self, *, timeout_s: float) -> LeftFiles | None:
+        """So far, while it runs; None if that cannot be known."""
 
 
 @runtime_checkable

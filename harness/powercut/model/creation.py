@@ -4,11 +4,12 @@
 The recording begins on a disk on which all of it is durable.  So a store that survives no power cut
 just after its creation would look like any other: where nothing that `setup` made survives one,
 the verdict is INCONCLUSIVE at best, and where some files do not they are named.  Files are compared
-by name and size.
+by name, size and content: what was synced, and then overwritten without a sync, is lost.
 
 What `run` syncs before it acknowledges anything is durable in time.  So where a cut at the end of
 `setup` loses a file, `run` follows `setup` on one system, and the cut that counts is at the first
-ack.
+ack.  A content is lost then if it is still what the first cut had left: what `run` has written
+there is none of `setup`'s.
 """
 
 from __future__ import annotations
@@ -72,27 +73,38 @@ class Creation:
 
 def creation_of(made: Sequence[FileRead], left: Sequence[FileRead]) -> Creation:
     """What a cut at the end of `setup` has left of the files that were `made`."""
-    sizes = _sizes(left)
+    there = _contents(left)
     files = [file for file in made if file.size]
-    return Creation(
-        len(files), tuple(sorted(one.path for one in files if sizes.get(one.path) != one.size))
-    )
+    lost = (one.path for one in files if there.get(one.path) != (one.size, one.crc))
+    return Creation(len(files), tuple(sorted(lost)))
 
 
 def creation_at_ack(
     made: Sequence[FileRead],
-    first: Creation,
+    cut: Sequence[FileRead],
     left: Sequence[FileRead],
     later: Sequence[FileRead],
 ) -> Creation:
-    """What a cut at the first ack has left of those that the `first` loses.
+    """What a cut at the first ack has `left` of those that one at the end of `setup` loses, which
+    has left those of `cut`.
 
     `later` are the files of a run that went on: one that it removes, or makes shorter, is no loss.
     """
-    sizes, kept = _sizes(left), _sizes(later)
+    whole, first, there = _contents(made), _contents(cut), _contents(left)
+    kept = _sizes(later)
     files = {file.path: min(file.size, kept.get(file.path, 0)) for file in made}
-    lost = tuple(path for path in first.lost if sizes.get(path, 0) < files[path])
+
+    def is_lost(path: str) -> bool:
+        size = there[path][0] if path in there else 0
+        stale = first.get(path, whole[path]) != whole[path] and there.get(path) == first.get(path)
+        return size < files[path] or (stale and size == files[path] == whole[path][0])
+
+    lost = tuple(path for path in creation_of(made, cut).lost if is_lost(path))
     return Creation(sum(map(bool, files.values())), lost, acked=True)
+
+
+def _contents(files: Sequence[FileRead]) -> dict[str, tuple[int, int]]:
+    return {file.path: (file.size, file.crc) for file in files}
 
 
 def _sizes(files: Sequence[FileRead]) -> dict[str, int]:

@@ -18,13 +18,16 @@ _NAMED_MAX: Final = 4
 @dataclass(frozen=True)
 class FileRead:
     """A file by its path, as it was before a check: its size in bytes and its times, in nanoseconds
-    since 1970; and whether the check has not read it."""
+    since 1970; and whether the check has not read it.  A symbolic link has a `target`, and holds
+    nothing.  `crc` is that of what a file holds, 0 where it was not asked for."""
 
     path: str
     size: int
     modified_ns: int
     changed_ns: int
     unread: bool
+    target: str = ""
+    crc: int = 0
 
 
 @dataclass(frozen=True)

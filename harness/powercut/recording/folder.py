@@ -20,6 +20,7 @@ from powercut.disk.pclog import failing_marks
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
+from powercut.model.outside import Link, Outside, outside_of
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
 
@@ -28,7 +29,6 @@ PERMISSIONS: Final = 0o777
 
 _READ_ONLY: Final = os.strerror(errno.EROFS)
 _SAID_MAX: Final = 300
-_NAMED_MAX: Final = 3
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,12 @@ class CaptureRecording:
         attempts = self.history.attempt_ns
         return int(attempts[0]) if len(attempts) else int(self.folder.begin_ns)
 
-    @property
-    def elsewhere(self) -> str:
-        """What the command has written that no crash state has, in words; empty if nothing."""
-        if not (files := self.record.elsewhere):
-            return ""
-        more = f" and {len(files) - _NAMED_MAX} more files" if len(files) > _NAMED_MAX else ""
-        return f"the command also wrote {', '.join(files[:_NAMED_MAX])}{more}, outside of DIR"
+    def outside(self, *, alone: bool = False) -> Outside:
+        """What the command has written that no crash state has; `alone`: nothing else that holds
+        anything."""
+        record = self.record
+        links = _links(self.folder, record) if record.elsewhere.paths else ()
+        return outside_of(record.folder, links, record.elsewhere, record.scratch, alone=alone)
 
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
         """Its crash states."""
@@ -79,27 +78,19 @@ def open_capture(directory: CaptureDir) -> CaptureRecording:
         doubts = (*doubts, "the log was not closed in order: its end is missing")
     if acked := len(history.acked):
         doubts = (*doubts, *_elsewhere(folder, acked, record.folder))
-        doubts = (*doubts, *_led_out(folder, record))
     gaps = (*history.trouble, *_refused(directory.console), *doubts)
-    return CaptureRecording(directory, record, folder, history, gaps, doubts)
+    opened = CaptureRecording(directory, record, folder, history, gaps, doubts)
+    if not acked or not (doubt := opened.outside().doubt):
+        return opened
+    return replace(opened, gaps=(*gaps, doubt), doubts=(*doubts, doubt))
 
 
-def _led_out(folder: FolderTimeline, record: CaptureRecord) -> tuple[str, ...]:
-    """Symbolic links in the folder that lead to files outside, which no crash state has."""
-    if not record.elsewhere:
-        return ()
+def _links(folder: FolderTimeline, record: CaptureRecord) -> tuple[Link, ...]:
+    """Symbolic links in the folder, where nothing of it was lost."""
     space = FolderSpace(folder, Promise.JOURNAL)
     everything = tuple(space.volatile(record.cut_ns).tolist())
-    found = []
-    for path, target, _ in space.tree(CrashState(record.cut_ns, everything)).links:
-        place = os.path.normpath(Path(record.folder, path).parent / target)
-        there = [file for file in record.elsewhere if Path(file).is_relative_to(place)]
-        if there:
-            found.append(
-                f"{path} leads to {place}, outside of {record.folder}: what the command wrote "
-                f"there, such as {there[0]}, is in no crash state"
-            )
-    return tuple(found)
+    links = space.tree(CrashState(record.cut_ns, everything)).links
+    return tuple(Link(path, target) for path, target, _ in links)
 
 
 def _refused(console: Path) -> tuple[str, ...]:

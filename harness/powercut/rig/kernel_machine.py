@@ -34,6 +34,7 @@ from powercut.machine.port import (
 from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
+from powercut.model.outside import LeftFiles
 from powercut.recover.uml import boot
 from powercut.rig import loop_guest
 from powercut.rig.host_files import KernelOptions, sha256_of, uml_release
@@ -66,6 +67,9 @@ class KernelGuest(Protocol):
 
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""
+
+    def left(self, *, timeout_s: float) -> LeftFiles | None:
+        """What the verb has left in memory; None if that cannot be known."""
 
     def kill(self) -> None:
         """Ends it at once; idempotent."""
@@ -110,6 +114,10 @@ class KernelMachine:
     def lose_power(self, *, timeout_s: float) -> None:
         """The same: its disk goes first."""
         self.kill(timeout_s=timeout_s)
+
+    def left(self, *, timeout_s: float) -> LeftFiles | None:
+        """As `TellsLeft`."""
+        return self._guest.left(timeout_s=timeout_s)
 
     def shut_down(self, *, timeout_s: float) -> None:
         """Unmounts, and ends."""

@@ -41,10 +41,12 @@ from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn, tail
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.outside import LeftFiles
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.confined import find_tool
+from powercut.sandbox.left import left_in
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.program.sync_trace import TOOLS, TRACER
 
@@ -203,6 +205,14 @@ class LoopGuest(Closing):
         if answer != "unmounted":
             raise HostError(f"the file system could not be unmounted: {self.console_now}")
 
+    def left(self, *, timeout_s: float) -> LeftFiles | None:
+        """What is left in memory, as the verb sees it; None if that has ended."""
+        del timeout_s
+        if self._verb is None or (inside := _in_sandbox(self._verb.pid)) is None:
+            return None
+        found = left_in({place: inside / place.relative_to("/") for place in EMPTY})
+        return found if _is_sandbox(inside) else None
+
     def kill(self) -> None:
         """Ends everything at once, and waits until the loop device is gone; idempotent.
 
@@ -305,6 +315,23 @@ def _handing(number: int, targets: Sequence[int], argv: Sequence[str]) -> list[s
         ",".join(map(str, targets)),
         *argv,
     ]
+
+
+def _in_sandbox(pid: int) -> Path | None:
+    """The root of what runs in bubblewrap below the process `pid`; None if nothing does."""
+    while children := _first_line(Path(f"/proc/{pid}/task/{pid}/children")).split():
+        pid = int(children[0])
+        if _is_sandbox(root := Path(f"/proc/{pid}/root")):
+            return root
+    return None
+
+
+def _is_sandbox(root: Path) -> bool:
+    """bubblewrap has devices of its own."""
+    try:
+        return not (root / "dev").samefile("/dev")
+    except OSError:  # it has ended
+        return False
 
 
 def _tool(path: Path) -> str:

@@ -23,6 +23,8 @@ from typing import Final
 from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.errors import HostError
+from powercut.model.outside import LeftFiles
+from powercut.model.printable import printable
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisks, UbdDisk, UmlProcess, unavailable
 from powercut.recover.uml.configure import plan_text
@@ -158,6 +160,20 @@ class ProgramGuest(Closing):
     def unmount(self, *, timeout_s: float) -> None:
         """A clean unmount: everything that was written is durable then."""
         self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
+
+    def left(self, *, timeout_s: float) -> LeftFiles | None:
+        """What is left in memory, while a verb is at work or after it; None if it does not say."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            self._ask(Verb.LEFT)
+            while self._running.wait_ring(deadline):  # the verb may have ended just before
+                if (answer := self._share.answer()) is not None:
+                    names = self._share.bytes(answer.answer).split(b"\0")[:-1]
+                    told = (printable(name.decode(errors="replace")) for name in names)
+                    return LeftFiles(tuple(told), bool(answer.status))
+        except HostError:
+            pass
+        return None
 
     def kill(self) -> None:
         """Ends the guest and what serves its disk, at once; idempotent."""

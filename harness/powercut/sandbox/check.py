@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
+from powercut.model.outside import MEMORY_PLACES
 from powercut.paths import REBUILD
 from powercut.sandbox.confined import SETTINGS
 from powercut.sandbox.users import guard_binary
 
-EMPTY: Final = (Path("/tmp"), Path("/run"), Path("/var/tmp"), Path("/dev/shm"))
+EMPTY: Final = tuple(map(Path, MEMORY_PLACES))
 """Empty and in memory in there, but for what a check is made of."""
 
 MEMORY_MAX: Final = 1 << 30

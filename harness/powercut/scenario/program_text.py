@@ -133,7 +133,7 @@ deadline: {deadline:g}s
 
 def _chosen(program: ProgramSettings) -> str:
     """What of the program's other settings is not as usual, a line each."""
-    keys = ("env", "root", "where", "packages", "bring", "syncs", "writeback")
+    keys = ("env", "scratch", "root", "where", "packages", "bring", "syncs", "writeback")
     usual = ProgramSettings(kind="program", command=program.command)
     fields, given = usual.model_dump(mode="json"), program.model_dump(mode="json")
     return "".join(

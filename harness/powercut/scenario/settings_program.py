@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from typing import Annotated, Any, Final, Literal
@@ -80,6 +81,16 @@ def _is_variable(value: str) -> str:
 Variable = Annotated[str, AfterValidator(_is_variable)]
 
 
+def is_place(value: str) -> str:
+    """`value`, which is a path from the root of all files on; else raises ValueError."""
+    if not is_printable(value).startswith("/") or os.path.normpath(value) != value:
+        raise ValueError("no place outside of DIR: an absolute path, such as /tmp/cache")
+    return value
+
+
+Place = Annotated[str, AfterValidator(is_place)]
+
+
 def suite_of(root: str) -> str | None:
     """The Debian suite that a root names; None for any other root."""
     name, colon, suite = root.partition(":")
@@ -105,6 +116,10 @@ class ProgramSettings(OfWorkload):
     env: tuple[Variable, ...] = ()
     """Variables of its environment besides PATH, HOME, LANG and powercut's own: NAME=VALUE each.
     No other reaches it, and the verdict names those that the caller had."""
+
+    scratch: tuple[Place, ...] = ()
+    """Places outside of DIR that no promise rests on, such as /tmp/cache: the verdict says nothing
+    of what the program leaves there."""
 
     root: Annotated[str, AfterValidator(is_printable), Field(min_length=1)] = ON_HOST
     """The files that it runs on: `host`, this host's own, read-only, in User-Mode Linux: no

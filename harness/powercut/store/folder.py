@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.outside import LeftFiles, Outside
 from powercut.model.positive import PositiveControl
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding
@@ -45,8 +46,9 @@ class CaptureRecord(BaseModel):
     called.  `share` is how a guest in which the command ran had the folder; empty if it ran on this
     host.  `check_sha256` is the digest of the files that the check's command names; empty if
     they are all in the folder.  `status` is the command's exit status; None if the cut ended it.
-    `damage` is what went wrong with the recording.  `elsewhere` are files that the command has left
-    outside of `folder`, in places that are empty for a check.
+    `damage` is what went wrong with the recording.  `elsewhere` is what the command has left
+    outside of `folder`, in places that are empty for a check; `scratch` are those of which nothing
+    is to be said.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,7 +66,8 @@ class CaptureRecord(BaseModel):
     cut_ns: int
     status: int | None = None
     damage: tuple[str, ...] = ()
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: LeftFiles = LeftFiles()
+    scratch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,8 @@ class CaptureResult(Record):
     that ignores every sync; empty if it was not looked at.  `changes` counts those of sizes and
     names; `start_ns` is the instant on the log's clock from which times are told.  `positive` is
     what the check found in the folder as it was at the cut, and `reads` which files it read there;
-    null if that is not known.  `state_s` is what a check may have taken (seconds).  `explored` is
-    what was asked for, and what came of it.
+    null if that is not known; `outside` is what was written outside of DIR.  `state_s` is what a
+    check may have taken (seconds).  `explored` is what was asked for, and what came of it.
     """
 
     format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
@@ -110,6 +113,7 @@ class CaptureResult(Record):
     state_s: float
     positive: PositiveControl | None = None
     reads: CheckReads | None = None
+    outside: Outside = Outside()
     explored: ExploreResult
 
 

@@ -18,6 +18,7 @@ from powercut.model.creation import Creation
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
 from powercut.model.observation import Observation
+from powercut.model.outside import Outside
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
 from powercut.model.withheld import Withheld
@@ -77,6 +78,7 @@ class TrialRecord(BaseModel):
     pressed: bool = False  # the kernel was made to write back what no sync asked for
     withheld: Withheld = Withheld()  # variables of the environment that did not reach a program
     reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
+    outside: Outside | None = None  # what a program wrote outside of DIR; None: unknown
     creation: Creation | None = None  # what a cut after `setup` loses of it; None: unknown
     extra: dict[str, Any] = {}
 

@@ -14,6 +14,7 @@ from powercut.channel.port import Acks
 from powercut.model.creation import Creation
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
+from powercut.model.outside import LeftFiles, Outside
 from powercut.model.reads import CheckReads
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
@@ -98,6 +99,8 @@ class RecordingInProgress:
         self.facts: dict[str, str] = {}
         self.recovery_facts: dict[str, str] = {}
         self.reads: CheckReads | None = None
+        self.left: LeftFiles | None = None
+        self.outside: Outside | None = None
         self.creation: Creation | None = None
 
     @contextmanager

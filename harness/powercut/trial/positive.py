@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from powercut.crash.states import StateSpace
+from powercut.model.outside import Link, outside_of
 from powercut.model.reads import reads_of
 from powercut.recording.bound import read_disk_log, read_lines
 from powercut.recording.instants import plain_state
@@ -24,8 +25,9 @@ from powercut.recording.positive import needs_positive, positive_of
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig.going_on import going_on
+from powercut.scenario.settings import ProgramSettings
 from powercut.trial.job import RecordingInProgress
-from powercut.workload.port import AcksByLines, Promises
+from powercut.workload.port import MOUNT_POINT, AcksByLines, Promises
 
 _SLOWER: Final = 4.0
 """By how much the run that ends without a cut may be slower than the one that was cut."""
@@ -84,15 +86,26 @@ def look_where_nothing_was_lost(
 def _note_reads(
     run: RecordingInProgress, engine: DatesReads, left: Sequence[ImageWrite], *, timeout_s: float
 ) -> None:
-    """What the check reads of what `left` adds, if it says the same as before."""
+    """What the check reads of what `left` adds, if it says the same as before, and what of the
+    program's files lies outside."""
     workload = run.workload
     assert isinstance(workload, AcksByLines)
     _, before = engine.files_read([], check=False, timeout_s=timeout_s)
     seen, after = engine.files_read(left, check=True, timeout_s=timeout_s)
     if before is None or after is None:
         return
+    reads = reads_of(before, after)
     if workload.same(seen, run.directory.read_observation()):
-        run.reads = reads_of(before, after)
+        run.reads = reads
+    settings = run.job.parameters.workload
+    if run.left is not None:
+        run.outside = outside_of(
+            MOUNT_POINT,
+            [Link(one.path, one.target) for one in after if one.target],
+            run.left,
+            settings.scratch if isinstance(settings, ProgramSettings) else (),
+            alone=not reads.written,
+        )
 
 
 def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[ImageWrite]:

@@ -83,7 +83,8 @@ class Preparation:
         seen, left = engine.files_read(cut, check=False, timeout_s=timeout_s)
         if made is None or (left is None and seen.recovered):
             return None
-        first = creation_of(made, left or ())
+        at_end = left or ()
+        first = creation_of(made, at_end)
         if not first.lost:
             return first
         try:
@@ -94,7 +95,7 @@ class Preparation:
         _, kept = engine.files_read(later, check=False, timeout_s=timeout_s)
         if kept is None or (left is None and seen.recovered):
             return replace(first, unknown=NOT_LISTED)
-        return creation_at_ack(made, first, left or (), kept)
+        return creation_at_ack(made, at_end, left or (), kept)
 
     def _at_first_ack(self) -> Sequence[ImageWrite]:
         """What a power cut leaves there if `run` follows `setup` at once.

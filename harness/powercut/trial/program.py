@@ -14,7 +14,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from powercut.channel.port import Channel
-from powercut.machine.port import Machine
+from powercut.machine.port import Machine, TellsLeft
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
@@ -63,6 +63,8 @@ class ProgramWork:
         """All that the program said until the disk stopped is heard."""
         self._lines.catch_up()
         self._system.last_words(machine)
+        if self._run.job.control is None and isinstance(machine, TellsLeft):
+            self._run.left = machine.left(timeout_s=self._run.deadline.at_least(GRACE_S))
 
     def hear_the_rest(self) -> None:
         """After the cut; idempotent."""

@@ -68,6 +68,7 @@ def record_trial(
                 "timings_s": watch.seconds,
                 "pressed": run.pressed,
                 "reads": run.reads,
+                "outside": run.outside,
                 "creation": run.creation,
                 "withheld": withheld(job.parameters),
             }

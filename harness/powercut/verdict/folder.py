@@ -9,7 +9,8 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
    neither convict nor acquit.
 3. The control: on a host that ignores every sync the check misses something.
 4. Of the files that were written it has read one at least, and not their names and sizes alone;
-   those that it did not read are named beside the verdict.
+   those that it did not read are named beside the verdict.  So are files outside of DIR, and
+   if DIR leads to one, or has none itself, it is INCONCLUSIVE (powercut.model.outside).
 5. `STATES_MIN` states were looked at, or all that there are; in none of them anything was lost,
    and none is unknown.
 
@@ -23,6 +24,7 @@ from typing import Final
 
 from powercut.crash.folder_rows import Promise
 from powercut.model.enough import STATES_MIN, too_few_operations
+from powercut.model.outside import Outside
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
@@ -36,7 +38,9 @@ def verdict_of_capture(
 ) -> CaptureResult:
     """The verdict on a recording of whose states this was `seen`; a check may take `state_s`."""
     explored, start, cut = seen.explored, recording.start_ns, recording.record.cut_ns
-    reasons = tuple(dict.fromkeys(_reasons(recording, seen)))
+    alone = seen.reads is not None and not seen.reads.written
+    outside = recording.outside(alone=alone)
+    reasons = tuple(dict.fromkeys(_reasons(recording, seen, outside)))
     verdict = Verdict.SAFE
     if explored.coverage.lossy:
         verdict = Verdict.LOSSY
@@ -59,11 +63,12 @@ def verdict_of_capture(
         state_s=state_s,
         positive=seen.positive,
         reads=seen.reads,
+        outside=outside,
         explored=explored,
     )
 
 
-def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
+def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) -> Iterator[str]:
     """What keeps it from being SAFE, besides what was lost."""
     yield from recording.gaps
     if recording.doubts:
@@ -73,10 +78,12 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen) -> Iterator[str]:
     yield from seen.doubts
     if seen.positive is not None and not seen.positive.passed:
         yield seen.positive.message
-        if recording.elsewhere:
-            yield recording.elsewhere
+        if outside.words:
+            yield outside.words
     if seen.reads is not None and seen.reads.blind:
         yield seen.reads.blind
+    if outside.doubt:
+        yield outside.doubt
     control = _control(seen)
     if control is None:
         return  # what the check says was not believed before

@@ -123,6 +123,8 @@ def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Fi
         yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, positive.message)
     if record.reads is not None and record.reads.blind:
         yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, record.reads.blind)
+    if record.outside is not None and record.outside.doubt:
+        yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, record.outside.doubt)
 
 
 def _no_cut(record: TrialRecord) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from powercut.model.creation import UNKNOWN_CREATION
+from powercut.model.outside import UNKNOWN_OUTSIDE
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import UNKNOWN_READS
 from powercut.scenario.choices import Writeback
@@ -34,6 +35,10 @@ def untested_of_program(
     found = positive is not None and positive.passed and positive.where is Whole.CUT
     if found and record.reads is None and record.control is None:
         yield UNKNOWN_READS
+    if record.outside is not None and record.outside.words:
+        yield record.outside.words
+    if found and record.outside is None and record.control is None:
+        yield UNKNOWN_OUTSIDE
     if record.withheld.words:
         yield record.withheld.words
     yield from untested_of(record)

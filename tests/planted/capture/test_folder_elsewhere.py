@@ -14,6 +14,7 @@ import pytest
 from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
+from powercut.model.outside import LeftFiles
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
 # Keeps numbers in the file DIR/table/log, without a sync; DIR/table may lead elsewhere.
@@ -47,14 +48,17 @@ def home() -> Iterator[Path]:
         yield Path(name)
 
 
-def captured(tmp_path: Path, target: str, sync: str) -> tuple[CaptureRecord, CaptureResult]:
+def captured(
+    tmp_path: Path, target: str, sync: str, scratch: tuple[str, ...] = ()
+) -> tuple[CaptureRecord, CaptureResult]:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "note").write_text("gone once it runs")
     command = (sys.executable, "-I", "-S", "-c", KEEPER, str(folder), target, sync)
     check = ("/bin/sh", "-c", CHECK, "sh", str(folder))
     directory = CaptureDir.create(tmp_path / "recording")
-    record = record_folder(CaptureOrder(folder, command, check, 0, 60.0, 4096, 1), directory)
+    order = CaptureOrder(folder, command, check, 0, 60.0, 4096, 1, scratch=scratch)
+    record = record_folder(order, directory)
     wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
     return record, judge_folder(directory, Promise.JOURNAL, wanted, state_s=120.0)
 
@@ -73,7 +77,7 @@ def test_what_stays_in_the_folder_is_judged(
 ) -> None:
     record, result = captured(tmp_path, target, sync)
     assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
-    assert record.elsewhere == ()
+    assert record.elsewhere.paths == ()
 
 
 @pytest.mark.parametrize("sync", ["synced", "never"])
@@ -81,13 +85,23 @@ def test_what_stays_in_the_folder_is_judged(
 def test_a_path_that_leads_out_of_the_folder(tmp_path: Path, place: str, sync: str) -> None:
     target = f"{place}/powercut-{os.getpid()}"
     record, result = captured(tmp_path, target, sync)
-    assert record.elsewhere == (f"{target}/log",)
+    assert record.elsewhere == LeftFiles((f"{target}/log",))
     assert (result.verdict.name, result.explored.coverage.distinct) == ("INCONCLUSIVE", 0)
     assert (
-        f"table leads to {target}, outside of {tmp_path / 'folder'}: what the command wrote there, "
-        f"such as {target}/log, is in no crash state"
+        f"table leads to {target}, outside of {tmp_path / 'folder'}: what the program wrote there, "
+        f"such as {target}/log, is in no crash state: declare what no promise rests on with "
+        "--scratch, or workload.scratch"
     ) in result.reasons
     assert not Path(target).exists()  # nor is it on the host
+
+
+def test_of_declared_scratch_nothing_is_said(tmp_path: Path) -> None:
+    """The check alone decides then, and finds nothing."""
+    record, result = captured(tmp_path, "/var/tmp/powercut-cache", "synced", ("/var/tmp",))
+    assert record.elsewhere.paths == ("/var/tmp/powercut-cache/log",)
+    assert (result.outside.files, result.outside.doubt) == ((), "")
+    assert result.verdict.name == "INCONCLUSIVE"
+    assert "it found 0 of 12 operations" in result.reasons[0]
 
 
 def test_the_host_is_read_only(tmp_path: Path, home: Path) -> None:

@@ -44,7 +44,46 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *capture(
+        "harness/capture/injected.c",
+        (
+            "errors-before-they-are-armed",
+            At("injection_of", "if (!injections->armed)"),
+            "if (!injections->armed && !injections->count)",
+            "requests of `setup` fail, too",
+        ),
+        (
+            "one-error-more",
+            At("injection_of", "one->made < one->times"),
+            "one->made <= one->times",
+            "a request fails that was not to",
+        ),
+        (
+            "an-error-late",
+            At("is_due", "one->seen >= one->value"),
+            "one->seen > one->value",
+            "the request after the chosen one fails",
+        ),
+        (
+            "errors-beside-their-place",
+            At("is_for", "request->sector < one->sector + one->sectors"),
+            "request->sector <= one->sector + one->sectors",
+            "a request behind the chosen sectors fails",
+        ),
+        (
+            "rate-is-all-or-none",
+            At("is_due", "one->seen - 1"),
+            "0",
+            "with a rate either all requests fail or none",
+        ),
+    ),
+    *capture(
         "harness/capture/requests.c",
+        (
+            "failed-flush-is-durable",
+            At("complete_flush", "if (!injection && connection->part.flush_honoured)"),
+            "if (connection->part.flush_honoured)",
+            "a flush that fails makes durable what came before it",
+        ),
         (
             "flush-ignored",
             At("complete_flush", "if (!injection && connection->part.flush_honoured)"),

@@ -12,6 +12,7 @@ from mutants.suites import (
     LAYERS,
     LOOP,
     NATIVE,
+    OUTSIDE,
     POSITIVE,
     PROGRAMS,
     READS,
@@ -21,6 +22,7 @@ _P = "harness/powercut"
 program = planter("program", PROGRAMS)
 positive = planter("positive", POSITIVE)
 reads = planter("reads", READS)
+outside = planter("outside", OUTSIDE)
 causes = planter("causes", CAUSES)
 clocks = planter("clocks", CLOCKS)
 native = planter("native", NATIVE)
@@ -29,6 +31,77 @@ loop = planter("loop", LOOP)
 environment = planter("environment", ENVIRONMENT)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *outside(
+        f"{_P}/model/outside.py",
+        (
+            "link-out-of-dir-is-none",
+            At("led_out", "Path(file).is_relative_to(place)"),
+            "file == place",
+            "a link to a folder outside of DIR is no doubt",
+        ),
+        (
+            "cut-list-is-whole",
+            At("led_out", "left.cut"),
+            "False",
+            "a link that leads to what could not be listed is no doubt",
+        ),
+        (
+            "nothing-in-dir-is-no-doubt",
+            At("Outside.doubt", "self.files and self.alone"),
+            "False",
+            "a program of which DIR holds nothing is SAFE",
+        ),
+        (
+            "a-pid-file-is-a-doubt",
+            At("Outside.doubt", "self.files and self.alone"),
+            "self.files",
+            "an honest program with a file in /tmp is INCONCLUSIVE",
+        ),
+        (
+            "scratch-by-its-beginning",
+            At("_lies_in", "Path(path).is_relative_to(place)"),
+            "path.startswith(place)",
+            "what is declared hides places that are called alike",
+        ),
+    ),
+    *outside(
+        f"{_P}/verdict/lines.py",
+        (
+            "outside-unjudged",
+            At("_blind", "record.outside is not None and record.outside.doubt"),
+            "False",
+            "values that lie outside of DIR acquit a program",
+        ),
+    ),
+    *outside(
+        f"{_P}/verdict/untested.py",
+        (
+            "outside-unknown-unsaid",
+            At(
+                "untested_of_program", "found and record.outside is None and record.control is None"
+            ),
+            "False",
+            "that nothing tells what lies outside of DIR is not said",
+        ),
+    ),
+    *outside(
+        f"{_P}/verdict/folder.py",
+        (
+            "folder-outside-unjudged",
+            At("_reasons", "outside.doubt"),
+            "False",
+            "a captured folder that holds nothing is SAFE",
+        ),
+    ),
+    *outside(
+        f"{_P}/sandbox/left.py",
+        (
+            "list-has-no-end",
+            At("left_in", "bool(errors) or len(found) > _LEFT_MAX"),
+            "False",
+            "a list that was cut off is taken for whole",
+        ),
+    ),
     *layers(
         f"{_P}/rig/commands.py",
         (
@@ -237,6 +310,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("failing_marks", "name.startswith(_FAILING)"),
             "name in _FAILING",
             "marks of a disk that its host failed are not read",
+        ),
+    ),
+    *program(
+        f"{_P}/trial/job.py",
+        (
+            "pressed-by-word-alone",
+            At("RecordingInProgress.press", "how()"),
+            "pass",
+            "a recording says that its kernel wrote back early, and nothing was done for that",
+        ),
+        (
+            "pressed-unsaid",
+            At("RecordingInProgress.press", "self.pressed = True"),
+            "pass",
+            "a kernel that was pressed counts as left alone",
+        ),
+    ),
+    *program(
+        f"{_P}/trial/system.py",
+        (
+            "kernel-left-alone",
+            At(
+                "KernelSystem.make_ready",
+                "partial(channel.press, run.run.seed, timeout_s=run.deadline.remaining_s)",
+            ),
+            "lambda: None",
+            "User-Mode Linux writes back nothing before a sync",
         ),
     ),
     *program(
@@ -752,9 +852,27 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/model/creation.py",
         (
             "short-is-whole",
-            At("creation_of", "sizes.get(one.path) != one.size"),
-            "one.path not in sizes",
+            At("creation_of", "there.get(one.path) != (one.size, one.crc)"),
+            "one.path not in there",
             "a file of `setup` that a power cut leaves empty is whole",
+        ),
+        (
+            "stale-is-whole",
+            At("creation_of", "(one.size, one.crc)"),
+            "(one.size, there.get(one.path, (0, 0))[1])",
+            "a file that `setup` overwrote without a sync is whole",
+        ),
+        (
+            "stale-at-the-first-ack",
+            At("creation_at_ack", "(stale and size == files[path] == whole[path][0])"),
+            "False",
+            "what `setup` overwrote without a sync is durable by the first ack, since it has a size",
+        ),
+        (
+            "overwritten-by-run-is-stale",
+            At("creation_at_ack", "there.get(path) == first.get(path)"),
+            "there.get(path) != whole[path]",
+            "what `run` has written over it is a loss of what `setup` made",
         ),
         (
             "removed-is-kept",
@@ -764,7 +882,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "later-is-late",
-            At("creation_at_ack", "sizes.get(path, 0) < files[path]"),
+            At("creation_at_ack", "size < files[path]"),
             "files[path]",
             "what `run` makes durable before its first ack is lost all the same",
         ),

@@ -69,6 +69,18 @@ READS = Suite(
         ),
     ),
 )
+OUTSIDE = Suite(
+    "values outside of DIR",
+    (),
+    (
+        pytest(
+            "tests/unit/model/test_outside.py",
+            "tests/unit/sandbox/test_left.py",
+            "tests/unit/trial/test_judge_lines.py",
+            "tests/unit/verdict/test_folder_verdict.py",
+        ),
+    ),
+)
 STATES = Suite(
     "states", (), (pytest("tests/property/test_state_images_by_definition.py", "tests/unit/crash"),)
 )

@@ -27,6 +27,7 @@ from powercut.model.creation import Creation
 from powercut.model.errors import UsageError
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
+from powercut.model.outside import UNKNOWN_OUTSIDE, Outside
 from powercut.model.positive import Whole
 from powercut.model.reads import UNKNOWN_READS, CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
@@ -68,6 +69,7 @@ def recorded(tmp_path):
         ended=None,
         reads=None,
         creation=None,
+        outside=None,
         errors=(),
         armed=True,
     ):
@@ -88,6 +90,7 @@ def recorded(tmp_path):
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)), run_id="00" * 16,
             recording=new_recording(), damage=damage, trouble=trouble, control=control,
             reads=reads, creation=creation,
+ outside=outside,
         )  # fmt: skip
         directory.write_record(record)
         binding = directory.read_binding()
@@ -307,6 +310,32 @@ def test_a_check_that_reads_nothing_acquits_nobody(recorded, there, reads, verdi
     assert told in "".join(said)
     blind = [one for one in result.findings if one.kind is FindingKind.CONTROL]
     assert bool(blind) is (reads is not None and len(reads.unread) == reads.written > 0)
+
+
+LED = Outside(("/tmp/x",), ("data/l leads to /tmp/x",))
+
+
+@pytest.mark.parametrize(
+    ("there", "outside", "verdict", "told"),
+    [
+        (ALL, LED, Verdict.INCONCLUSIVE, "/tmp/x"),
+        (ALL, Outside(("/tmp/x",), alone=True), Verdict.INCONCLUSIVE, "/tmp/x"),
+        (ALL, Outside(("/tmp/x",)), Verdict.SAFE, "/tmp/x"),
+        (ALL, Outside(alone=True), Verdict.SAFE, ""),
+        (ALL, Outside(), Verdict.SAFE, ""),
+        (ALL, None, Verdict.SAFE, UNKNOWN_OUTSIDE),
+        (ALL_BUT_ONE, LED, Verdict.LOSSY, "/tmp/x"),
+    ],
+    ids=["led-out", "alone", "a-pid-file", "names-alone", "nothing", "unknown", "lossy"],
+)
+def test_values_outside_of_the_folder_acquit_nobody(recorded, there, outside, verdict, told):
+    result = judge_recording(recorded(there, outside=outside))
+    assert result.verdict is verdict
+    said = [one for one in result.untested if "outside of DIR" in one]
+    assert len(said) == bool(told)
+    assert told in "".join(said)
+    doubts = [one for one in result.findings if one.kind is FindingKind.CONTROL]
+    assert bool(doubts) is (outside is not None and bool(outside.doubt))
 
 
 @pytest.mark.parametrize(

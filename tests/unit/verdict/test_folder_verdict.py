@@ -9,20 +9,22 @@ from types import SimpleNamespace
 import pytest
 
 from powercut.crash.folder_rows import Promise
+from powercut.model.outside import Outside
 from powercut.model.positive import PositiveControl, Whole
+from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.store.exploration import ExplorationFinding, ExploreCoverage, ExploreResult
 from powercut.store.folder import FolderSeen
 from powercut.verdict.folder import verdict_of_capture
 
 
-def recording(acked=12, gaps=(), doubts=(), elsewhere=""):
+def recording(acked=12, gaps=(), doubts=(), files=()):
     """What a verdict looks at of one."""
     history = SimpleNamespace(acked=range(acked), attempted=range(acked))
     return SimpleNamespace(
         gaps=gaps,
         doubts=doubts,
-        elsewhere=elsewhere,
+        outside=lambda *, alone: Outside(files, alone=alone),
         history=history,
         start_ns=0,
         record=SimpleNamespace(cut_ns=1),
@@ -90,8 +92,23 @@ def test_a_check_that_does_not_see_what_is_there_is_told():
     assert (result.verdict, result.control) == (Verdict.INCONCLUSIVE, "")
     assert result.reasons == (blind.message,)
     assert "it found 0 of 12 operations" in blind.message
-    result = verdict_on(recording(elsewhere="it wrote in /srv, too"), unseen)
-    assert result.reasons == (blind.message, "it wrote in /srv, too")
+    result = verdict_on(recording(files=("/tmp/x",)), unseen)
+    assert result.reasons == (blind.message, Outside(("/tmp/x",)).words)
+
+
+@pytest.mark.parametrize(
+    ("reads", "verdict"),
+    [
+        (CheckReads(3), Verdict.SAFE),
+        (CheckReads(0), Verdict.INCONCLUSIVE),
+        (None, Verdict.SAFE),
+    ],
+    ids=["some in DIR", "none in DIR", "unknown"],
+)
+def test_files_outside_are_named_and_where_there_are_no_others_nothing_was_tested(reads, verdict):
+    result = verdict_on(recording(files=("/tmp/x",)), replace(SEEN, reads=reads))
+    assert (result.verdict, "/tmp/x" in result.outside.words) == (verdict, True)
+    assert verdict_on(recording(), replace(SEEN, reads=reads)).verdict is Verdict.SAFE
 
 
 def test_few_states_are_enough_where_there_are_no_others():

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a verdict says was not tested, and which kernels are pressed."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from powercut.model.withheld import Withheld
@@ -9,6 +12,8 @@ from powercut.scenario.choices import Writeback
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings, WalSettings
 from powercut.store.trial_dir import TrialRecord
+from powercut.trial.job import RecordingInProgress
+from powercut.trial.system import KernelSystem
 from powercut.verdict.untested import untested_of, untested_of_program
 
 
@@ -36,6 +41,39 @@ def test_a_kernel_of_somebody_else_s_is_left_alone():
     foreign = Parameters(workload=program(root="machine"), machine=machine)
     assert not is_pressed(foreign)
     assert not is_pressed(Parameters(workload=program(where="loop")))
+
+
+class Kernel:
+    """What runs verbs, and hears with which seed it is to write back early."""
+
+    def __init__(self) -> None:
+        self.seeds: list[int] = []
+
+    def press(self, seed: int, *, timeout_s: float) -> None:
+        assert timeout_s == 9
+        self.seeds.append(seed)
+
+    def set_up(self, *argv: str, timeout_s: float) -> None: ...
+
+    def start_unsynced(self, *argv: str) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("workload", "seeds"),
+    [(program(), [7]), (program(where="loop"), []), (program(writeback=Writeback.USUAL), [])],
+    ids=["uml", "loop", "usual"],
+)
+def test_a_recording_says_that_it_was_pressed_if_it_was(workload, seeds):
+    kernel = Kernel()
+    run = SimpleNamespace(
+        job=SimpleNamespace(parameters=Parameters(workload=workload)),
+        pressed=False,
+        run=SimpleNamespace(seed=7),
+        deadline=SimpleNamespace(remaining_s=9),
+    )
+    run.press = lambda how: RecordingInProgress.press(cast("Any", run), how)
+    KernelSystem(cast("Any", run)).make_ready(cast("Any", kernel))
+    assert (kernel.seeds, run.pressed) == (seeds, bool(seeds))
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,23 @@ def test_one_machine_runs_setup_and_what_follows(tmp_path: Path) -> None:
     assert b"".join(packet.data for packet in packets) == b"1000\n" * 2
 
 
+def test_what_a_program_leaves_in_memory_is_known_while_it_runs(tmp_path: Path) -> None:
+    """Not what the host has there, nor through a symbolic link."""
+    script = "cd /tmp; mkdir a; echo 1 >a/pid; : >empty; ln -s /usr b; echo 2 >/dev/shm/c; "
+    script += "mkdir /mnt/data; echo 3 >/mnt/data/d; echo '+ 1' >&3; sleep 300"
+    disk, guest, lines = made(tmp_path)
+    with closing(disk), closing(lines), guest:
+        assert guest.left(timeout_s=WAIT_S) is None
+        guest.start(timeout_s=WAIT_S)
+        guest.begin(("/bin/sh", "-c", script))
+        assert lines.wait_acks(1, timeout_s=WAIT_S)
+        left = guest.left(timeout_s=WAIT_S)
+        assert left is not None
+        assert (sorted(left.paths), left.cut) == (["/dev/shm/c", "/tmp/a/pid", "/tmp/b"], False)
+        guest.kill()
+        assert guest.left(timeout_s=WAIT_S) is None
+
+
 def test_a_program_that_ignores_errors_acknowledges_nothing_while_its_disk_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,9 +194,23 @@ IN_PLACE = (
 )
 PLACES = "[ ! -e $2/all ] || tr -d '\\0' <$2/all | sed 's/^0*/= /' >&$POWERCUT_FD"
 CREATED = "a power cut at the first ack loses all that `setup` made (data/all)"
+# What was synced is overwritten, of the same size, without a sync; and `run` syncs another file.
+OVERWRITTEN = (
+    "head -c 999 /dev/zero >$2/all; sync $2/all $2; "
+    "tr '\\0' x <$2/all | dd of=$2/all conv=notrunc status=none"
+)
+STALE = f"{APPEND}; :"
 # As a tablespace: DIR has a link to where the values are.
 OUTSIDE = APPEND.replace("sync $2/log", "sync $2/log /var/tmp/t")
 OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
+# The same for each value, and the check finds the links alone.
+LINKED = (
+    'n=1; while [ $n -le 80 ]; do say "? $n"; echo $n >/dev/shm/$n; ln -s ../../dev/shm/$n $2/n$n; '
+    'sync $2; say "+ $n"; n=$((n + 1)); done'
+)
+LINKS = 'for f in $2/n*; do [ ! -L "$f" ] || say "= ${f##*/n}"; done'
+# No link leads there, and of each value there is an empty file in DIR.
+APART = LINKED.replace("ln -s ../../dev/shm/$n ", ": >")
 
 
 @pytest.mark.parametrize(
@@ -204,17 +218,21 @@ OUTSIDE = f"mkdir /var/tmp/t; ln -s /var/tmp/t/log $2/log; sync $2; {OUTSIDE}"
     [
         (f"say ready; say nonsense; {APPEND}; sleep 300", LOG, "no line of the contract"),
         (IN_PLACE, PLACES, CREATED),
+        (STALE, LOG, CREATED),
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
         (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
         (OUTSIDE, LOG, "outside of DIR the program wrote /var/tmp/t/log, which no crash state has"),
+        (LINKED, LINKS, "data/n1 leads to /dev/shm/1, outside of /mnt: what the program"),
+        (APART, NAMES, "outside of DIR, and no file in DIR that holds anything"),
         (KEEPS_IT, LOG, "operations after a run that ended without a power cut"),
         (f"{APPEND.replace('80', '10')}; cat /dev/zero >$2/zeroes || exit 5", LOG, "status 5"),
         ("getent hosts example.org || exit 6", "exit 0", "ended with status 6"),
         (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
-        "garbage", "creation", "check-fails", "check-half", "check-of-names", "outside",
+        "garbage", "creation", "stale", "check-fails", "check-half", "check-of-names", "outside",
+        "linked", "apart",
         "acks-what-it-keeps", "full", "network", "forks-away",
     ],
 )  # fmt: skip
@@ -222,7 +240,7 @@ def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     """What needs a kernel to misbehave; lines that break the contract are tests/unit's."""
     limits = ["--acks", "20", "--seconds", "300", "--budget", "4", "--seed", "7"]
     limits += ["--filesystem", "ext4", "--size", "32MiB"]  # one is filled
-    setup = RENAMED if run is IN_PLACE else ""
+    setup = {IN_PLACE: RENAMED, STALE: OVERWRITTEN}.get(run, "")
     status, cell, _ = recorded(tmp_path, program(tmp_path, run, check, setup), limits=limits)
     told = " ".join(cell["reasons"])
     assert (status, cell["verdict"]) == (3, "inconclusive")
@@ -245,13 +263,17 @@ FORGETFUL = APPEND.replace("sync $2/log $2;", '[ "$LEDGER_FORGETS" ] || sync $2/
 def test_a_variable_reaches_the_program_or_is_named(tmp_path, monkeypatch, passed, verdict):
     monkeypatch.setenv("LEDGER_FORGETS", "1")
     # What `setup` left undone `run` does before the first ack.
-    later = program(tmp_path, f"sync $2/of-setup $2; {FORGETFUL}", LOG, "echo 1 >$2/of-setup")
+    run = f"echo $$ >/tmp/pid; ln -s /tmp/pid.new /tmp/new; sync $2/of-setup $2; {FORGETFUL}"
+    later = program(tmp_path, run, LOG, "echo 1 >$2/of-setup; mkdir $2/tmp")
     _, cell, folder = recorded(tmp_path, later, limits=passed)
     (trial,) = cell["trials"]
     setup, *others = trial["untested"]
     assert setup.startswith("a power cut during `setup`")
     assert any("LEDGER_FORGETS" in one for one in others) == (verdict == "safe")
     assert cell["verdict"] == verdict
+    if verdict == "safe":  # a file in memory is no doubt of an honest program
+        (outside,) = [one for one in others if "outside of DIR" in one]
+        assert "wrote outside of DIR: /tmp/new, /tmp/pid (declare" in outside
     shown = powercut("show", folder, "--cell", cell["cell"]).stdout
     assert "Not tested: a power cut during `setup`" in shown
 

@@ -27,6 +27,7 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.outside import LeftFiles
 from powercut.sandbox.check import (
     EMPTY,
     capabilities,
@@ -37,6 +38,7 @@ from powercut.sandbox.check import (
 )
 from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.heard import heard
+from powercut.sandbox.left import left_in
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 from powercut.sandbox.users import for_all, users_apart
 
@@ -44,7 +46,6 @@ LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
 
 _SAID_MAX: Final = 2000
-_NAMED_MAX: Final = 100
 _REMEDY: Final = (
     "apt-get install bubblewrap; it needs user namespaces, or root that may make namespaces: many "
     "containers forbid both (podman run --security-opt seccomp=unconfined, or another host)"
@@ -258,15 +259,9 @@ def _devices() -> list[Path]:
     return sorted(path for name in _DEVICES for path in Path("/dev").glob(name))
 
 
-def written_elsewhere(memory: Path) -> tuple[str, ...]:
-    """The files with something in them that a command has left in those places."""
-    found = []
-    for place in EMPTY:
-        below = memory / str(place).strip("/").replace("/", "-")
-        for path in sorted(below.rglob("*")):
-            if not path.is_symlink() and path.is_file() and path.stat().st_size:
-                found.append(str(place / path.relative_to(below)))
-    return tuple(found[:_NAMED_MAX])
+def written_elsewhere(memory: Path) -> LeftFiles:
+    """What a command has left in those places."""
+    return left_in({place: memory / str(place).strip("/").replace("/", "-") for place in EMPTY})
 
 
 def _temporary(shown: Sequence[Path], folder: Path) -> list[str]:

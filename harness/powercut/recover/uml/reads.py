@@ -15,7 +15,8 @@ from powercut.model.printable import printable
 from powercut.model.reads import FileRead
 
 _HEAD: Final = struct.Struct("<Q")
-_FILE: Final = struct.Struct("<QQQII")  # size, modified, changed, bytes of the path, unread
+_FILE: Final = struct.Struct("<QQQIIII")
+"""Size, modified, changed, bytes of path, of target, unread, CRC."""
 
 
 def reads_in(answer: bytes) -> tuple[FileRead, ...] | None:
@@ -32,12 +33,13 @@ def _files(answer: bytes) -> Iterator[FileRead]:
     (count,) = _HEAD.unpack_from(answer)
     at = _HEAD.size
     for _ in range(count):
-        size, modified, changed, path, unread = _FILE.unpack_from(answer, at)
+        size, modified, changed, path, target, unread, crc = _FILE.unpack_from(answer, at)
         at += _FILE.size
-        if path > len(answer) - at:
-            raise ValueError(f"a path of {path} bytes")
-        name = answer[at : at + path].decode(errors="replace")
-        at += path
-        yield FileRead(printable(name), size, modified, changed, bool(unread))
+        if path + target > len(answer) - at:
+            raise ValueError(f"a path of {path} bytes, and a target of {target}")
+        name, to = answer[at : at + path], answer[at + path : at + path + target]
+        at += path + target
+        texts = [printable(one.decode(errors="replace")) for one in (name, to)]
+        yield FileRead(texts[0], size, modified, changed, bool(unread), texts[1], crc)
     if at != len(answer):
         raise ValueError(f"{len(answer) - at} bytes after its end")

@@ -51,6 +51,7 @@ class Verb(enum.IntEnum):
     BARE = 8
     LOG = 9
     PRESS = 10
+    LEFT = 11
 
 
 class Step(enum.IntEnum):

@@ -131,6 +131,8 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         told.append(("not tested", UNKNOWN_READS))
     elif result.reads is not None and result.reads.words:
         told.append(("not tested", result.reads.words))
+    if result.outside.words:
+        told.append(("not tested", result.outside.words))
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
