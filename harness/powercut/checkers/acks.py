@@ -3,9 +3,9 @@
 
 1. A record that may have been acknowledged before its sync began: INCOMPLETE, INCONCLUSIVE.
    An ack that came too early would look the same.
-2. Nothing ties the guest's clock to the host's, although the recording tried (`pinged`):
-   INCOMPLETE, INCONCLUSIVE.  A recording that is older than pings is judged by receipts, as
-   it was then; its verdict says so.
+2. Nothing ties the guest's clock to the host's, although the guest is one that answers pings
+   (`pinged`, which follows from the settings): INCOMPLETE, INCONCLUSIVE.  Any other is judged by
+   receipts, and its verdict says so.
 
 No finding convicts: what the latest instants prove is the exposure checker's to say.
 """

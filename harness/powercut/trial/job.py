@@ -20,6 +20,7 @@ from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
+from powercut.scenario.place import Files, place_of
 from powercut.scenario.plan import Trial
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -64,6 +65,7 @@ class TrialJob:
 
     def as_record(self, recording: str) -> TrialRecord:
         """What says of a recording named `recording` that it is of this trial, and no more."""
+        place = place_of(self.parameters)
         return TrialRecord(
             powercut=__version__,
             scenario=self.scenario,
@@ -74,6 +76,8 @@ class TrialJob:
             run_id=self.run_id.hex(),
             scenario_sha256=self.scenario_sha256,
             recording=recording,
+            evidence_level=place.evidence_level,
+            pinged=place.files is Files.GUEST,
         )
 
 

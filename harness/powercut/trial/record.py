@@ -43,12 +43,7 @@ def record_trial(
     Raises HostError only if the recording itself cannot be written.
     """
     watch = Stopwatch(notify)
-    record = job.as_record(new_recording()).model_copy(
-        update={
-            "evidence_level": place_of(job.parameters).evidence_level,
-            "pinged": place_of(job.parameters).files is Files.GUEST,
-        }
-    )
+    record = job.as_record(new_recording())
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
     run = RecordingInProgress(rig, job, directory, watch)
     try:

@@ -88,8 +88,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/folder.py",
         (
             "folder-outside-unjudged",
-            At("_reasons", "outside.doubt"),
-            "False",
+            At("_reasons", "if outside.doubt:\n    yield outside.doubt"),
+            "yield from ()",
             "a captured folder that holds nothing is SAFE",
         ),
     ),
@@ -317,7 +317,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "pressed-by-word-alone",
             At("RecordingInProgress.press", "how()"),
-            "pass",
+            "None",
             "a recording says that its kernel wrote back early, and nothing was done for that",
         ),
         (

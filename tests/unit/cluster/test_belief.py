@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,13 +18,17 @@ from powercut.cluster import claims
 from powercut.cluster.ledger import Claim, Item, Ledger
 from powercut.cluster.messages import Done
 from powercut.cluster.roster import ClusterHost, FalseClaim
-from powercut.model.errors import HostError
+from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.machines import MACHINES
+from powercut.scenario.plan import Trial, Trigger, TriggerKind
+from powercut.scenario.settings import Parameters
+from powercut.store.binding import binding_of
 from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_result import FindingRecord, TrialResult
 from powercut.trial.controls import controls_for
+from powercut.trial.job import TrialJob
 
 TRIALS = 41
 
@@ -285,6 +290,30 @@ def test_a_trial_that_was_tried_again_after_a_worker_died_is_accepted(monkeypatc
 def test_a_trial_has_one_outcome_and_is_the_one_that_was_ordered(monkeypatch, change, words):
     with pytest.raises(FalseClaim, match=words):
         accepted(monkeypatch, done(**change))
+
+
+@pytest.mark.parametrize(
+    ("name", "claimed", "honest"),
+    [("pinged", False, False), ("evidence_level", "live-only", False), ("pinged", True, True)],
+)
+def test_what_follows_from_the_settings_is_no_claim(name, claimed, honest):
+    """A guest whose clock nothing ties to the host's would be judged by receipts."""
+    first = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
+    job = TrialJob("s", "c", Parameters(), first, bytes(16))
+    record = json.loads(job.as_record("0" * 32).model_dump_json())
+    text = json.dumps(record | {name: claimed})
+    seal = {"name": "trial.json", "size": len(text), "sha256": sha256(text.encode()).hexdigest()}
+    told = result(1, Verdict.SAFE).model_copy(update={"binding": binding_of(json.loads(text)).name})
+    files = {
+        "trial.json": text,
+        "manifest.json": json.dumps({"format": "powercut-manifest/1", "files": [seal]}),
+        "verdict.json": told.model_dump_json(),
+    }
+    if honest:
+        assert claims._claimed(files, job) == told
+        return
+    with pytest.raises(DamagedRecording, match=f"trial.json has another {name}"):
+        claims._claimed(files, job)
 
 
 @pytest.mark.parametrize("name", ["program_sha256", "program_folder_sha256"])
