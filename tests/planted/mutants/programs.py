@@ -312,7 +312,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "marks of a disk that its host failed are not read",
         ),
     ),
-    *program(
+    *environment(
         f"{_P}/trial/job.py",
         (
             "pressed-by-word-alone",
@@ -327,7 +327,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "a kernel that was pressed counts as left alone",
         ),
     ),
-    *program(
+    *environment(
         f"{_P}/trial/system.py",
         (
             "kernel-left-alone",

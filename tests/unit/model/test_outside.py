@@ -50,7 +50,7 @@ def test_files_there_are_a_doubt_only_where_none_in_the_folder_holds_anything():
 def test_of_declared_scratch_nothing_is_said():
     seen = outside("l", "/tmp/t", scratch=("/tmp", "/dev/shm/x", "/run"), alone=True)
     assert (seen.files, seen.doubt, seen.words) == ((), "", "")
-    assert "/tmp/t/1" in outside("l", "/tmp/t", scratch=("/dev", "/tmp/t/10")).doubt
+    assert "/tmp/t/1" in outside("l", "/tmp/t", scratch=("/dev", "/tm", "/tmp/t/10")).doubt
 
 
 @pytest.mark.parametrize(
