@@ -20,7 +20,7 @@ from powercut.disk.pclog import failing_marks
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
-from powercut.model.outside import Link, Outside, outside_of
+from powercut.model.outside import LeftFiles, Link, Outside, outside_of
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
 
@@ -56,7 +56,7 @@ class CaptureRecording:
         """What the command has written that no crash state has; `alone`: nothing else that holds
         anything."""
         record = self.record
-        links = _links(self.folder, record) if record.elsewhere.paths else ()
+        links = _links(self.folder, record) if record.elsewhere != LeftFiles() else ()
         return outside_of(record.folder, links, record.elsewhere, record.scratch, alone=alone)
 
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
