@@ -5,9 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -47,7 +51,7 @@ static void stop_helpers(void)
     confine_helpers();
 }
 
-int control_line;
+static int control_line;
 
 static void open_line(void)
 {
@@ -93,7 +97,8 @@ static void take(void)
     memset((void *)page->step_ns, 0, sizeof page->step_ns);
 }
 
-void serve_meanwhile(void)
+/* Takes a request, and answers it, while a program is at work. */
+static void serve_meanwhile(void)
 {
     take();
     if (page->verb == PCU_LEFT) {
@@ -103,6 +108,36 @@ void serve_meanwhile(void)
         fail(PCU_STEP_CHECK, "verb %u", page->verb);
     }
     answer();
+}
+
+void wait_listening(pid_t child, int *status)
+{
+    struct signalfd_siginfo info;
+    struct pollfd polled[] = {{-1, POLLIN, 0}, {control_line, POLLIN, 0}};
+    uint32_t flags = page->flags; /* each request has its own */
+    sigset_t ends;
+    pid_t ended;
+
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (polled[0].fd < 0)
+        die("signalfd");
+    while ((ended = waitpid(-1, status, WNOHANG)) != child) {
+        if (ended > 0)
+            continue;
+        polled[1].revents = 0;
+        if (ended < 0 || (poll(polled, 2, -1) < 0 && errno != EINTR))
+            die("wait for a program");
+        while (read(polled[0].fd, &info, sizeof info) > 0)
+            ;
+        if (polled[1].revents != 0)
+            serve_meanwhile();
+    }
+    page->flags = flags;
+    close(polled[0].fd);
+    sigprocmask(SIG_UNBLOCK, &ends, NULL);
 }
 
 static int serve(void)

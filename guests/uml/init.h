@@ -34,8 +34,8 @@
 /* share.c: the shared memory (the page, and what follows it), failures, the clock. */
 extern volatile struct pcu_page *page;
 extern uint8_t *area;
-extern int control_line; /* init.c: to the controller; a byte comes with each request */
-void serve_meanwhile(void); /* takes one, and answers it, while a program is at work */
+/* init.c: waits for a program on the disk outside, to whose end there is no time, and answers meanwhile. */
+void wait_listening(pid_t child, int *status);
 void share_map(void);
 void share_take(void); /* a request that came with a ring, where the share is a disk */
 void share_give(void); /* and its answer */

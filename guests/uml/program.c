@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
@@ -193,38 +192,6 @@ static bool wait_for(pid_t child, int *status)
         die("waitpid");
     clock_end();
     return in_time;
-}
-
-/* The same of a program on the disk outside, to whose end there is no time; meanwhile requests
- * are answered. */
-static void wait_listening(pid_t child, int *status)
-{
-    struct signalfd_siginfo info;
-    struct pollfd polled[] = {{-1, POLLIN, 0}, {control_line, POLLIN, 0}};
-    uint32_t flags = page->flags; /* each request has its own */
-    sigset_t ends;
-    pid_t ended;
-
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &ends, NULL);
-    polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (polled[0].fd < 0)
-        die("signalfd");
-    while ((ended = waitpid(-1, status, WNOHANG)) != child) {
-        if (ended > 0)
-            continue;
-        polled[1].revents = 0;
-        if (ended < 0 || (poll(polled, 2, -1) < 0 && errno != EINTR))
-            die("wait for a program");
-        while (read(polled[0].fd, &info, sizeof info) > 0)
-            ;
-        if (polled[1].revents != 0)
-            serve_meanwhile();
-    }
-    page->flags = flags;
-    close(polled[0].fd);
-    sigprocmask(SIG_UNBLOCK, &ends, NULL);
 }
 
 bool wait_stopped(pid_t task, int *status)
