@@ -34,8 +34,6 @@
 /* share.c: the shared memory (the page, and what follows it), failures, the clock. */
 extern volatile struct pcu_page *page;
 extern uint8_t *area;
-/* init.c: waits for a program on the disk outside, to whose end there is no time, and answers meanwhile. */
-void wait_listening(pid_t child, int *status);
 void share_map(void);
 void share_take(void); /* a request that came with a ring, where the share is a disk */
 void share_give(void); /* and its answer */
@@ -136,6 +134,10 @@ int live_setup(void);
 /* program.c: programs and their messages. */
 int execute(char *const argv[], enum pcu_step step);
 int execute_once(void);
+
+/* init.c: waits for a program on the disk outside, to whose end there is no time; it answers
+ * requests meanwhile. */
+void wait_listening(pid_t child, int *status);
 
 /* A program is started; its pid, or -1 and errno.  `traced`: PTRACE_TRACEME. */
 #define CHANNEL 3 /* the descriptor that programs send their messages to */
