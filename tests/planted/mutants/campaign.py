@@ -142,6 +142,8 @@ class Scratch:
 def _failed_case(report: Path) -> str:
     for case in ET.parse(report).iter("testcase"):
         if case.find("failure") is not None or case.find("error") is not None:
+            if not case.get("classname"):
+                raise RuntimeError(f"{case.get('name')} cannot be collected: it is no program")
             module = case.get("classname", "").rpartition(".")[2]
             return f"{module}::{case.get('name', '').partition('[')[0]}"
     raise RuntimeError("pytest failed, and no test of it did")

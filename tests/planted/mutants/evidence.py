@@ -21,7 +21,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "LineChannel._wait",
                 "self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))",
             ),
-            "pass",
+            "None",
             "what a program says just before it ends is taken for never said",
         ),
     ),

@@ -152,7 +152,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "truncation-keeps-bytes",
             At(
-                "_build_file",
+                "write_contents",
                 "if isinstance(part, int):\n    os.ftruncate(descriptor, part)\n    continue",
             ),
             "if isinstance(part, int):\n    continue",
@@ -160,7 +160,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "size-not-cut",
-            At("_build_file", "os.ftruncate(descriptor, state.size)"),
+            At("write_contents", "os.ftruncate(descriptor, state.size)"),
             "None",
             "a truncated file keeps its bytes",
         ),
