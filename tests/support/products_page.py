@@ -27,12 +27,13 @@ and each eighth time packs or compacts, where the store can. A power cut must le
 whose call has returned.
 
 *Files* is the verdict of `powercut capture`, 48 or more crash states by the promise of a
-journalling file system; *ext4* that of the scenario, 40 states on a recorded disk, where it was
-run, without controls. *Lost* are acknowledged values that some state does not have. The control
-of each row is its recording of files on a host that ignores every sync; it was LOSSY for all, as
-it has to be, and the check found every value where nothing was lost. A row without words has a
-call that is named as a commit, and no more. One run each, seed 1, November 2026; a LOSSY row is a
-finding only once its cause is known.
+journalling file system; *ext4* that of the scenario, 40 states on a recorded disk, whose controls
+were as they must be where it says SAFE. Where files lose and ext4 does not, those 40 states of
+this file system kept what no sync covers. *Lost* are acknowledged values that some state of
+files does not have. The control of each row is its recording of files on a host that ignores
+every sync; it was LOSSY for all, as it has to be, and the check found every value where nothing
+was lost. A row without words has a call that is named as a commit, and no more. One run each,
+seed 1, November 2026; a LOSSY row is a finding only once its cause is known.
 
 | store | version | promise | files | ext4 | lost | states that lose | not synced | syncs a value |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

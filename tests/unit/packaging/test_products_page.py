@@ -25,7 +25,7 @@ def test_each_cell_has_figures_with_a_verdict_that_it_expects() -> None:
     assert sorted(figures) == sorted(cell["name"] for cell in cells())
     for cell in cells():
         seen = figures[cell["name"]]
-        assert seen["files"].lower() == cell["expect"], cell["name"]
+        assert seen["disk"].lower() == cell["expect"], cell["name"]
         assert seen["control"] == "LOSSY", cell["name"]
         assert (seen["lost"] > 0) == (seen["files"] == "LOSSY"), cell["name"]
 
