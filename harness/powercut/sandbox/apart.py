@@ -3,7 +3,7 @@
 
 Unlike a tool (powercut.sandbox.confined) it lives as long as it is needed, and is talked to through
 its standard input and output.  Only bubblewrap will do: Landlock leaves it the processes and the
-network of this host.
+network of this host.  Root's runs as another user (powercut.sandbox.users).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import PACKAGE
-from powercut.sandbox.confined import SETTINGS, find_tool, sandboxes
+from powercut.sandbox.confined import SETTINGS, find_tool, open_above, sandboxes
+from powercut.sandbox.users import for_all, lowered, topmost
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _INSTALL: Final = "apt-get install bubblewrap, and allow it to make namespaces"
@@ -39,10 +40,15 @@ def start_apart(
     """
     if why := sandboxes().bubblewrap:
         raise HostError(f"there is no sandbox to run {module} in: bubblewrap: {why}", hint=_INSTALL)
-    argv = [str(find_tool("bwrap")), "--unshare-all", "--cap-drop", "ALL", "--new-session"]
-    argv += ["--die-with-parent"]
-    argv += ["--share-net"] if network else []
-    argv += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chdir", "/"]
+    python = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_path("purelib"))]
+    shown = [path for path in python if not path.is_relative_to("/usr")]
+    shown = list(dict.fromkeys((*shown, PACKAGE, *reads)))
+    users = lowered(topmost(path for path in shown if not for_all([path])))
+    argv = [str(find_tool("bwrap")), "--unshare-ipc", "--unshare-pid", "--unshare-uts"]
+    argv += ["--unshare-cgroup-try", "--as-pid-1", "--die-with-parent", "--new-session"]
+    argv += [] if network else ["--unshare-net"]
+    argv += ["--dev", "/dev", "--proc", "/proc", *users.options]
+    argv += ["--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/"]
     for setting in SETTINGS:
         if Path(setting).exists():
             argv += ["--ro-bind", setting, setting]
@@ -51,11 +57,9 @@ def start_apart(
             argv += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             argv += ["--ro-bind", str(path), str(path)]
-    python = [Path(sys.prefix), Path(sys.base_prefix), Path(sysconfig.get_path("purelib"))]
-    shown = [path for path in python if not path.is_relative_to("/usr")]
-    for path in dict.fromkeys((*shown, PACKAGE, *reads)):
-        argv += ["--ro-bind", str(path), str(path)]
-    argv += ["--", sys.executable, "-m", module, *words]
+    for path in shown:
+        argv += [*open_above(path), "--ro-bind", str(path), str(path)]
+    argv += ["--", *users.argv, sys.executable, "-m", module, *words]
     environment = {
         "PATH": "/usr/bin:/bin",
         "LC_ALL": "C",

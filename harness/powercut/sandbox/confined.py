@@ -227,7 +227,7 @@ def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
         *("--dev", "/dev", *users.options),  # no device but null and its like
         *("--perms", "1777", "--tmpfs", "/tmp", "--chdir", "/"),
         # The tools ask whether the image is mounted: nothing is.
-        *_passable(Path("/proc/self/mounts")),
+        *open_above(Path("/proc/self/mounts")),
         *("--symlink", "/dev/null", "/proc/self/mounts"),
         *("--symlink", "self/mounts", "/proc/mounts"),
     ]
@@ -235,16 +235,19 @@ def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
         if path.is_symlink():  # /bin is usr/bin
             argv += ["--symlink", str(path.readlink()), str(path)]
         else:
-            argv += [*_passable(path), "--ro-bind", str(path), str(path)]
+            argv += [*open_above(path), "--ro-bind", str(path), str(path)]
     for path in given.reads:
-        argv += [*_passable(path), "--ro-bind", str(path), str(path)]
+        argv += [*open_above(path), "--ro-bind", str(path), str(path)]
     for path in (*given.files, *given.folders):
-        argv += [*_passable(path), "--bind", str(path), str(path)]
+        argv += [*open_above(path), "--bind", str(path), str(path)]
     return [*argv, "--", *users.argv, *command]
 
 
-def _passable(path: Path) -> list[str]:
-    """Folders above it: bubblewrap would make them for their owner alone."""
+def open_above(path: Path) -> list[str]:
+    """bubblewrap's options for folders above `path` in a view that begins empty.
+
+    bubblewrap would make them for their owner alone.
+    """
     bound = [Path(program) for program in _PROGRAMS]
     above = [one for one in path.parents[:-1] if not any(map(one.is_relative_to, bound))]
     return [word for one in reversed(above) for word in ("--perms", "0755", "--dir", str(one))]
