@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hostile import bounded
 
 from powercut.campaign.folder import _Acks
 from powercut.machine.process import TAIL_BYTES, tail
+from powercut.model.operations import Packet
 from powercut.recover.native.folder import LINES_MAX, ended_check
+from powercut.workload.program.lines import lines_of_run
 
 PIECE = bytes(1 << 16)
 
@@ -28,6 +31,18 @@ def test_a_line_without_end_takes_bounded_time_and_memory():
         acks.hear(b"\n+ 2\n")
         assert acks.enough.is_set()
     assert time.process_time() - begin < 8
+
+
+def test_empty_lines_without_end_take_bounded_memory():
+    """A sentence was kept of each: 256 MiB of them took more memory than most hosts have."""
+    said = [Packet(0, b"\n" * 4096)] * 64
+    tracemalloc.start()
+    try:
+        read = lines_of_run(said)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert (len(read.problems), read.problems[-1]) == (9, f"and {64 * 4096 - 8} more such lines")
 
 
 def test_what_is_no_ack_is_not_counted():

@@ -105,7 +105,7 @@ def _read(
     packets: Iterable[Packet], kinds: frozenset[LineKind], *, unfinished_is_a_problem: bool
 ) -> Lines:
     lines: list[Line] = []
-    problems: list[str] = []
+    problems = _Problems()
     rest, too_long = b"", False
     for packet in packets:
         *whole, rest = (rest + packet.data).split(b"\n")
@@ -114,22 +114,37 @@ def _read(
         for raw in whole:
             _take(raw, packet.at_ns, kinds, lines, problems)
         if len(rest) > LINE_MAX and not too_long:
-            problems.append(f"a line of more than {LINE_MAX} bytes")
+            problems.add(f"a line of more than {LINE_MAX} bytes")
             too_long = True
         rest = b"" if too_long else rest
     if rest and unfinished_is_a_problem:
-        problems.append(f"the last line has no end: {_shown(rest)}")
-    more = len(problems) - _PROBLEMS_MAX
-    told = problems[:_PROBLEMS_MAX] + ([f"and {more} more such lines"] if more > 0 else [])
-    return Lines(tuple(lines), tuple(told))
+        problems.add("the last line has no end", rest)
+    return Lines(tuple(lines), problems.told())
+
+
+class _Problems:
+    """What was no line: the first few, and how many more, which may be 256 million."""
+
+    def __init__(self) -> None:
+        self._first: list[str] = []
+        self._more = 0
+
+    def add(self, words: str, raw: bytes | None = None) -> None:
+        if len(self._first) == _PROBLEMS_MAX:
+            self._more += 1
+        else:
+            self._first.append(words if raw is None else f"{words}: {_shown(raw)}")
+
+    def told(self) -> tuple[str, ...]:
+        return (*self._first, *([f"and {self._more} more such lines"] if self._more else []))
 
 
 def _take(
-    raw: bytes, at_ns: int, kinds: frozenset[LineKind], lines: list[Line], problems: list[str]
+    raw: bytes, at_ns: int, kinds: frozenset[LineKind], lines: list[Line], problems: _Problems
 ) -> None:
     line = _parse(raw, at_ns)
     if line is None or line.kind not in kinds:
-        problems.append(f"no line of the contract: {_shown(raw)}")
+        problems.add("no line of the contract", raw)
     else:
         lines.append(line)
 
