@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.campaign.assemble import same_run
-from powercut.campaign.confidence import Aim, planned_for
+from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.scenario.load import Scenario, expand, load_scenario
+from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.certify_order import (
     COMPONENTS,
@@ -40,42 +40,6 @@ SELECTION: Final = "selection"
 
 SESSIONS: Final = "sessions"
 """Key of environment.json: when the run was begun, and gone on with."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """What of a scenario is run: besides its text and seed, all that decides the plan."""
-
-    only: tuple[str, ...] = ()
-    trials: int | None = None
-    aim: Aim | None = None
-
-    def plan(self, scenario: Scenario, seed: int) -> Plan:
-        """The plan of it.  Raises UsageError if `only` selects nothing."""
-        plan = expand(scenario, seed=seed, trials=self.trials, only=self.only)
-        return plan if self.aim is None else planned_for(plan, self.aim)
-
-    @property
-    def options(self) -> list[str]:
-        """The options of the command line that ask for the same number of cuts."""
-        if self.aim is not None:
-            return self.aim.options
-        return [] if self.trials is None else ["--trials", str(self.trials)]
-
-    def as_json(self) -> dict[str, Any]:
-        """For environment.json."""
-        aim = None if self.aim is None else [self.aim.confidence, self.aim.at_most]
-        return {"only": list(self.only), "trials": self.trials, "aim": aim}
-
-    @staticmethod
-    def of_json(value: Any) -> Selection:
-        """The same from environment.json.  Raises ValueError, KeyError or TypeError."""
-        aim = value["aim"]
-        return Selection(
-            tuple(str(name) for name in value["only"]),
-            None if value["trials"] is None else int(value["trials"]),
-            None if aim is None else Aim(float(aim[0]), float(aim[1])),
-        )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from powercut.campaign.resume import (
     SESSIONS,
     earlier_result,
 )
+from powercut.campaign.selection import trials_of
 from powercut.explore.trial import RecoveredStates
 from powercut.model.events import (
     Notice,
@@ -61,7 +62,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
 from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.controls import Control, controls_for
+from powercut.trial.controls import Control
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial
 from powercut.verdict.judge import verdict_of
@@ -87,17 +88,6 @@ class RunOptions:
 
     run_of: Callable[..., Run] | None = None
     """Makes the run, as `Run` itself does by default."""
-
-
-def trials_of(plan: Plan) -> int:
-    """How many trials `plan` takes, controls included, if all turns out as expected."""
-    controls = {
-        same_run(control.parameters)
-        for cell in plan.cells
-        for control in controls_for(cell.parameters, wanted_verdict(cell.expect))
-    }
-    own = {same_run(cell.parameters) for cell in plan.cells}
-    return plan.trials + len(controls - own)
 
 
 def _is_loss(result: TrialResult) -> bool:

@@ -15,7 +15,6 @@ from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
     InterruptedRun,
-    Selection,
     check_same_components,
     check_same_host,
     find_interrupted,
@@ -23,6 +22,7 @@ from powercut.campaign.resume import (
     sessions_then,
 )
 from powercut.campaign.run import Listener, Run, RunOptions
+from powercut.campaign.selection import Selection
 from powercut.model.errors import UsageError
 from powercut.model.events import (
     Notice,

@@ -25,7 +25,8 @@ from powercut.campaign.assemble import (
     outcomes_of_cells,
     same_run,
 )
-from powercut.campaign.resume import SELECTION, SESSIONS, Selection
+from powercut.campaign.resume import SELECTION, SESSIONS
+from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.events import RunEvent

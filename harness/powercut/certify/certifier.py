@@ -15,9 +15,10 @@ from typing import Final
 
 from powercut.campaign.assemble import same_run
 from powercut.campaign.keep import Keep
-from powercut.campaign.resume import Selection, check_same_components, check_same_host
-from powercut.campaign.run import Listener, Run, RunOptions, trials_of
+from powercut.campaign.resume import check_same_components, check_same_host
+from powercut.campaign.run import Listener, Run, RunOptions
 from powercut.campaign.runner import new_run, ready_rig, resume_run
+from powercut.campaign.selection import Selection, trials_of
 from powercut.certify.build import certificate_of
 from powercut.certify.words import untested
 from powercut.measure.cells import is_measurable

@@ -29,7 +29,7 @@ from powercut.campaign.assemble import (
     vouched_for,
     worst_of,
 )
-from powercut.campaign.resume import Selection
+from powercut.campaign.selection import Selection
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import check_scenario

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.resume import Selection
+from powercut.campaign.selection import Selection
 from powercut.certify.certifier import Request
 from powercut.model.errors import UsageError
 from powercut.paths import SCENARIOS, command

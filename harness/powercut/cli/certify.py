@@ -123,7 +123,7 @@ def certify(
         return compare_sides(compare, scenarios, json_file)
 
     from powercut.campaign.keep import Keep
-    from powercut.campaign.resume import Selection
+    from powercut.campaign.selection import Selection
     from powercut.certify.request import NOTHING, CertifyOptions, request_of
 
     request = None

@@ -35,7 +35,8 @@ from powercut.model.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.campaign.resume import Selection
+    from powercut.campaign.confidence import Aim
+    from powercut.campaign.selection import Selection
     from powercut.scenario.load import Scenario
     from powercut.store.results import CampaignOutcome
 
@@ -86,14 +87,6 @@ def run(
     brief: bool,
 ) -> int:
     """Runs scenarios, by default first-light: records, cuts the power, recovers, judges."""
-    from powercut.campaign.resume import Selection
-    from powercut.campaign.run import RunOptions
-    from powercut.campaign.runner import resume_run, run_scenarios
-    from powercut.cli.cluster import runs_of
-    from powercut.cli.interrupt import Resumable
-    from powercut.report.terminal.progress import ProgressView
-    from powercut.store.results import CampaignOutcome
-
     said = (scenarios, presets, qemus, kernels, only, dry_run)
     _refuse(resume, said, (seed, trials, confidence, at_most), brief=brief and not dry_run)
     aim = confidence_aim(confidence, at_most, trials)
@@ -104,7 +97,14 @@ def run(
         else at_versions(chosen_scenarios(scenarios, presets), qemus, kernels)
     )
     if dry_run:
-        return _show_plan(chosen, Selection(tuple(only), trials, aim), seed, brief, json_file)
+        return _show_plan(chosen, _selection(only, trials, aim), seed, brief, json_file)
+    from powercut.campaign.run import RunOptions
+    from powercut.campaign.runner import resume_run, run_scenarios
+    from powercut.cli.cluster import runs_of
+    from powercut.cli.interrupt import Resumable
+    from powercut.report.terminal.progress import ProgressView
+    from powercut.store.results import CampaignOutcome
+
     with (
         ProgressView(console) as view,
         Resumable("run", view).heard() as progress,
@@ -156,6 +156,12 @@ def _refuse(
         raise UsageError("--brief says nothing without --dry-run")
 
 
+def _selection(only: Sequence[str], trials: int | None, aim: Aim | None) -> Selection:
+    from powercut.campaign.selection import Selection
+
+    return Selection(tuple(only), trials, aim)
+
+
 def _show_plan(
     scenarios: Sequence[Scenario],
     selection: Selection,
@@ -164,7 +170,7 @@ def _show_plan(
     json_file: Path | None,
 ) -> int:
     """What a run would do, without doing it."""
-    from powercut.campaign.run import trials_of
+    from powercut.campaign.selection import trials_of
     from powercut.report.terminal.plan import print_plan
     from powercut.scenario.seeds import fresh_seed
 

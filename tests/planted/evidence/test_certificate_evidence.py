@@ -12,7 +12,7 @@ import runs_by_hand
 from click.testing import CliRunner
 
 from powercut.campaign.keep import Keep, keep_or_drop
-from powercut.campaign.resume import Selection
+from powercut.campaign.selection import Selection
 from powercut.certify.build import certificate_of
 from powercut.certify.certifier import CertifyRunOptions, write_certificate
 from powercut.certify.verify import examine

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.confidence import Aim
-from powercut.campaign.resume import SESSIONS, Selection, new_session
-from powercut.campaign.run import Run, RunOptions, trials_of
+from powercut.campaign.resume import SESSIONS, new_session
+from powercut.campaign.run import Run, RunOptions
+from powercut.campaign.selection import Selection, trials_of
 from powercut.model.events import RunStarted
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS

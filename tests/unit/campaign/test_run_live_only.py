@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 from fake_machine import FAKE_LIVE, FakeLiveBackend
 
-from powercut.campaign.resume import Selection
 from powercut.campaign.runner import run_scenarios
+from powercut.campaign.selection import Selection
 from powercut.campaign.verify import verify
 from powercut.certify.certifier import (
     CertifyRunOptions,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from powercut.campaign.assemble import Outcome, cell_results, missing_controls, outcomes_of_cells
-from powercut.campaign.resume import Selection
+from powercut.campaign.selection import Selection
 from powercut.certify.follows import problems_of_runs
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict

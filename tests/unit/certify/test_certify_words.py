@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from small_images import png
 
-from powercut.campaign.resume import Selection
+from powercut.campaign.selection import Selection
 from powercut.certify.build import axes_of, counted
 from powercut.certify.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
 from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse

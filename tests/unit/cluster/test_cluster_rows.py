@@ -19,9 +19,9 @@ import pytest
 from fake_machine import FAKE, FakeBackend
 from hosts_here import ClusterHere, EngineHere, two_cells
 
-from powercut.campaign.resume import Selection
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
+from powercut.campaign.selection import Selection
 from powercut.campaign.verify import verify
 from powercut.certify.certifier import CertifyRunOptions, Request, certify, resume_certificate
 from powercut.certify.verify import examine
