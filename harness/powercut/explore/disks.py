@@ -92,15 +92,15 @@ class DiskMedium:
         alone = reader_alone(self.engine.name) and is_recognised(self._recorded.parameters)
         if not alone or self._spread is not None:
             return None
-        limit = wanted.budget.states
         options = RawOptions(
             wanted.model,
             wanted.policies,
             wanted.at,
             wanted.seed,
             wanted.per_policy,
-            None if limit is None else limit + len(wanted.named),
+            wanted.budget.states,
             scratch,
+            wanted.named,
         )
         return RawExploration(self._recorded, options, collected, mapper)
 

@@ -36,11 +36,12 @@ from powercut.explore.request import (
     ExploreRequest,
     Listener,
     Reservoir,
+    Undrawn,
 )
 from powercut.explore.state_judge import require_seeing
 from powercut.explore.state_map import StateMapper
 from powercut.explore.tally import Tally
-from powercut.explore.work import Answers, Deepen, Spread, Workers
+from powercut.explore.work import Answers, Batch, Deepen, Spread, StateJudgement, Workers
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.consent import require_consent
 from powercut.recording.trial_recording import open_trial
@@ -115,6 +116,7 @@ class ExplorerRun:
             torn_within(space), lambda instant: len(space.volatile(instant))
         )
         self.tally = Tally()
+        self.undrawn = Undrawn(wanted.named)
         self.asked = 0
         self.first_share = wanted.budget.first_share(after=wanted.after, depth=wanted.depth)
         self.chosen = Reservoir(wanted.seed, RECOVERIES_MAX)
@@ -162,7 +164,6 @@ class ExplorerRun:
     def _read_in_bulk(self, bulk: BulkReader) -> None:
         self._in_bulk = True
         self.clock.work()
-        bulk.look_at(self.wanted.named)
         bulk.run(lambda: self._more(bulk))
         self.exploration = bulk
         self.tally.checked, self.tally.compared = bulk.checked, bulk.compared
@@ -178,20 +179,38 @@ class ExplorerRun:
         with self.medium.workers(self.wanted) as workers:
             self._judge_all(workers)
             self._cut_again(workers)
+            self._judge_the_rest(workers)
 
     def _judge_all(self, workers: Workers) -> None:
         self.clock.work()
-        named = len(self.wanted.named) + len(self._at_cut)
-        for worker, batch, answers in workers.answers(self._batches()):
+        first = len(self._at_cut)
+        for number, (state, judged) in enumerate(self._judged(workers, self._batches())):
+            self.undrawn.meet(state)
+            if number >= first:
+                self.chosen.offer(state, judged.disk)
+        self.clock.pause()
+
+    def _judge_the_rest(self, workers: Workers) -> None:
+        """What was named and not drawn: last, so that nothing else depends on what was named."""
+        rest = self.undrawn.rest()
+        batches = (rest[at : at + BATCH_MAX] for at in range(0, len(rest), BATCH_MAX))
+        for _ in self._judged(workers, batches, named=True):
+            pass
+        self.clock.pause()
+
+    def _judged(
+        self, workers: Workers, batches: Iterator[Batch], *, named: bool = False
+    ) -> Iterator[tuple[CrashState, StateJudgement]]:
+        """States of the recording, each once it is counted, with what came of it."""
+        for worker, batch, answers in workers.answers(batches):
+            assert not isinstance(batch, Deepen), "no recovery was asked for"
             self.tally.add_states(worker, answers)
             for state, judged in zip(batch, answers.judged, strict=True):
-                self.collected.add(state.policy, judged.findings, partial(_same, state))
+                same = partial(_same, state)
+                self.collected.add(state.policy, judged.findings, same, named=named)
                 self.mapper.add(state, judged.findings)
-                named -= 1
-                if named < 0:  # whoever has named some must not change what is drawn
-                    self.chosen.offer(state, judged.disk)
+                yield state, judged
             self._tell("exploring")
-        self.clock.pause()
 
     def _cut_again(self, workers: Workers) -> None:
         """Second cuts, in recoveries of states that were checked."""
@@ -210,8 +229,7 @@ class ExplorerRun:
 
     def _round(self, states: Sequence[CrashState | None]) -> list[Deepen]:
         """As many recoveries as the budget would have room for if each had all its states."""
-        budget, drawn = self.wanted.budget, self.tally.checked - len(self.wanted.named)
-        spent = drawn + self.tally.recoveries.states
+        budget, spent = self.wanted.budget, self.tally.checked + self.tally.recoveries.states
         left = None if budget.states is None else budget.states - spent
         whole = left is None or budget.first is not None  # time does not bound a single one
         each = self.per_recovery if whole else max(1, min(self.per_recovery, left or 0))
@@ -238,8 +256,7 @@ class ExplorerRun:
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
         assert isinstance(self.exploration, Exploration)
-        named, legal = self.wanted.named, self.medium.space.legal
-        yield from (named[at : at + BATCH_MAX] for at in range(0, len(named), BATCH_MAX))
+        legal = self.medium.space.legal
         states = chain(self._at_cut, self.exploration)
         while size := self.clock.batch(self.tally.checked, self._set_aside):
             if not (batch := [legal(state) for state in islice(states, size)]):

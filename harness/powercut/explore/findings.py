@@ -40,6 +40,7 @@ class _Kind:
     """All findings of one kind and verdict."""
 
     states: int = 0
+    named: int = 0
     lsns: set[int] = field(default_factory=set)
     by_policy: Counter[str] = field(default_factory=Counter)
     torn_within: int = 0
@@ -66,9 +67,16 @@ class FindingCollector:
         self.lossy_states = 0
 
     def add(
-        self, policy: str, findings: Iterable[Finding], state: Callable[[], CrashState]
+        self,
+        policy: str,
+        findings: Iterable[Finding],
+        state: Callable[[], CrashState],
+        *,
+        named: bool = False,
     ) -> None:
-        """Takes what was found in one state, which is only made if it is worth keeping."""
+        """Takes what was found in one state, which is only made if it is worth keeping.  One that
+        was `named` is an example before all others: it may have been confirmed.
+        """
         lossy = False
         for finding in findings:
             lossy |= finding.verdict is Verdict.LOSSY
@@ -76,12 +84,15 @@ class FindingCollector:
             kind.states += 1
             kind.by_policy[policy] += 1
             kind.torn_within += self._is_torn_within(policy, finding, state)
+            if named:
+                kind.examples.insert(kind.named, (state(), finding))
+                kind.named += 1
             if finding.lsns in kind.distinct:
                 continue
             kind.distinct.add(finding.lsns)
             for span in finding.lsns:
                 kind.lsns.update(span)
-            if len(kind.examples) < EXAMPLES_MAX:
+            if not named and len(kind.examples) < EXAMPLES_MAX:
                 kind.examples.append((state(), finding))
         self.lossy_states += lossy
 

@@ -44,11 +44,8 @@ class BulkReader(Protocol):
     def saw_all_acks(self) -> bool:
         """As powercut.crash.explore.Exploration."""
 
-    def look_at(self, states: Sequence[CrashState]) -> None:
-        """Judges states that the request names."""
-
     def run(self, more: Callable[[], bool]) -> None:
-        """Draws and judges while there is `more` time."""
+        """Draws and judges while there is `more` time, and then what is named and was not drawn."""
 
     def coverage(self) -> Coverage:
         """So far."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model
 from powercut.explore.findings import FindingCollector
 from powercut.explore.raw_policies import PIECES_MAX, RawPolicies, no_states
+from powercut.explore.request import Undrawn
 from powercut.explore.state_images import StateImages
 from powercut.explore.state_map import StateMapper
 from powercut.model.observation import Observation
@@ -62,6 +63,7 @@ class RawOptions:
     per_policy: int
     limit: int | None
     folder: Path
+    named: tuple[CrashState, ...] = ()
 
 
 class RawExploration:
@@ -83,6 +85,7 @@ class RawExploration:
         self.instants = events(self.space, options.at)
         self.swept: frozenset[str] = frozenset()
         self.checked = self.compared = 0
+        self._undrawn = Undrawn(options.named)
         self._images = StateImages(self.space)
         self._policies = RawPolicies(self.space, options.seed)
         self._seen: dict[tuple[int, int], set[int]] = {}
@@ -103,7 +106,13 @@ class RawExploration:
         return self._all_acks or "durable-only" in self.swept
 
     def run(self, more: Callable[[], bool]) -> None:
-        """Explores until it comes to an end, the limit is reached, or `more` says no."""
+        """Explores until it comes to an end, the limit is reached, or `more` says no; then judges
+        what is named and was not drawn."""
+        self._draw(more)
+        for state in self._undrawn.rest():
+            self._judge_one(state, named=True)
+
+    def _draw(self, more: Callable[[], bool]) -> None:
         if self._one_by_one(self.options.policies):
             self._run_singly(self.options.policies, more)
             return
@@ -186,6 +195,10 @@ class RawExploration:
             if count:
                 self._drawn[name] += count
         self.checked += len(fresh)
+        for state in self._undrawn.at(moment.instant):
+            own = moment.pieces_of(state)
+            if own is not None and moment.read(own[None, :]).content[0] in reading.content[fresh]:
+                self._undrawn.meet(state)
         answers = reading.answer[fresh]
         good = np.asarray(
             fine(self.log, moment.slots, answers, required, attempted).all(axis=1), dtype=np.bool_
@@ -294,6 +307,7 @@ class RawExploration:
             self.space, self.instants
         )
         for state in drawn:
+            self._undrawn.meet(state)
             self._judge_one(state)
             if not more():
                 self._left_out = True
@@ -308,12 +322,7 @@ class RawExploration:
             self._rounds = 1
             self._instants = coverage.instants
 
-    def look_at(self, states: Sequence[CrashState]) -> None:
-        """Judges states that somebody has named."""
-        for state in states:
-            self._judge_one(state)
-
-    def _judge_one(self, state: CrashState) -> None:
+    def _judge_one(self, state: CrashState, *, named: bool = False) -> None:
         claims = self.recorded.evidence.claims
         required = claims.required(state.instant)
         attempted = claims.attempted_before(state.instant)
@@ -330,7 +339,7 @@ class RawExploration:
         findings = check_log(required, attempted, observation, self.recorded.evidence.layout)
         self.checked += 1
         self._drawn[state.policy] += 1
-        self.collected.add(state.policy, findings, partial(_itself, state))
+        self.collected.add(state.policy, findings, partial(_itself, state), named=named)
         self.mapper.add(state, findings)
 
     @property

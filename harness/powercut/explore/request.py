@@ -6,8 +6,8 @@ from __future__ import annotations
 import enum
 import random
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from powercut.crash.explore import InstantKind
@@ -114,9 +114,9 @@ class ExploreRequest:
     `after` is the number of records by which the workload goes on after each recovery, 0
     for not at all.  `depth` says how many cuts may follow each other: 1 for a cut during the
     recovery from the first, 2 for one during the recovery from that.  `named` are states
-    that are looked at before any is drawn, whatever the budget.  `kernel` is the User-Mode Linux
-    that recovers: the host's, or that of a Debian suite.  `atomic_unit` (bytes) stands in for what
-    the recorded disk promises not to tear, in its first cut.
+    that are looked at whatever the budget, unless they are drawn: then once.  `kernel` is the
+    User-Mode Linux that recovers: the host's, or that of a Debian suite.  `atomic_unit` (bytes)
+    stands in for what the recorded disk promises not to tear, in its first cut.
     """
 
     model: Model = Model.EXACT
@@ -141,6 +141,30 @@ class ExploreRequest:
             raise UsageError(
                 f"there is no engine {self.engine!r}", hint="choose from " + ", ".join(ENGINES)
             )
+
+
+class Undrawn:
+    """States that were named and are not yet drawn, whoever thought of them."""
+
+    def __init__(self, named: Iterable[CrashState]) -> None:
+        self._left = {_nameless(state): state for state in named}
+
+    def meet(self, state: CrashState) -> None:
+        """It was drawn."""
+        if self._left:
+            self._left.pop(_nameless(state), None)
+
+    def at(self, instant: int) -> tuple[CrashState, ...]:
+        """Those of that instant which are left."""
+        return tuple(state for state in self._left.values() if state.instant == instant)
+
+    def rest(self) -> tuple[CrashState, ...]:
+        """Those that are left, in the order in which they were named."""
+        return tuple(self._left.values())
+
+
+def _nameless(state: CrashState) -> CrashState:
+    return replace(state, policy="")
 
 
 class Reservoir:

@@ -134,8 +134,8 @@ def wanted_by(
 def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
     """`wanted`, to be done once more: what was found must be found again.
 
-    The states that the earlier exploration named are looked at first; besides them as many
-    are drawn as it had time for.  Second cuts are not named: what they rest on is not sealed.
+    As many states are drawn as it had time for, and those that it named are looked at besides,
+    unless they were drawn.  Second cuts are not named: what they rest on is not sealed.
     Raises DamagedRecording for a named state that is not legal.
     """
     earlier = read_exploration(trial)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import STATES
+from mutants.suites import AGAIN, STATES
 
+_E = "harness/powercut/explore"
 states = planter("states", STATES)
+again = planter("again", AGAIN)
 
 MUTANTS: tuple[Mutant, ...] = (
     *states(
@@ -113,6 +115,42 @@ MUTANTS: tuple[Mutant, ...] = (
             At("AnswerCache.advance", "range(0, len(changed), AT_A_TIME)"),
             "range(0, min(len(changed), 1), AT_A_TIME)",
             "two disks that differ in many pages count as one",
+        ),
+    ),
+    *again(
+        f"{_E}/raw.py",
+        (
+            "drawn-singly-counts-twice",
+            At("RawExploration._run_singly", "self._undrawn.meet(state)"),
+            "None",
+            "a state of a bare log that was found counts twice when it is looked at again",
+        ),
+        (
+            "drawn-in-bulk-counts-twice",
+            At("RawExploration._judge", "self._undrawn.meet(state)"),
+            "None",
+            "the same where states are read many at a time",
+        ),
+        (
+            "found-is-not-read-again",
+            At("RawExploration.run", "self._undrawn.rest()"),
+            "()",
+            "what was found in a bare log, and is not drawn once more, is not looked at",
+        ),
+    ),
+    *again(
+        f"{_E}/explorer.py",
+        (
+            "drawn-counts-twice",
+            At("ExplorerRun._judge_all", "self.undrawn.meet(state)"),
+            "None",
+            "a state that was found counts twice when it is recovered again",
+        ),
+        (
+            "found-is-not-recovered-again",
+            At("ExplorerRun._judge_the_rest", "self.undrawn.rest()"),
+            "()",
+            "what was found, and is not drawn once more, is not recovered again",
         ),
     ),
 )

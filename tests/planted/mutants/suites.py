@@ -95,6 +95,16 @@ ORDER = Suite(
         ),
     ),
 )
+AGAIN = Suite(
+    "a second look",
+    (),
+    (
+        pytest("tests/unit/trial/test_counted_again.py"),
+        pytest(
+            "tests/unit/explore/test_explore_raw.py", "tests/unit/explore/test_explored_trial.py"
+        ),
+    ),
+)
 FOLDERS = Suite(
     "captured folders",
     (),

@@ -86,6 +86,21 @@ def test_named_states_are_looked_at_whatever_the_budget(world):
     assert result.coverage.distinct == len(names) + 1
 
 
+@pytest.mark.parametrize("states", [40, 2000])
+def test_a_state_that_is_named_and_drawn_is_looked_at_once(world, states):
+    """Whether states are drawn one by one or many at a time."""
+    made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
+    recorded = world.recorded(made, world.commits(made, 4))
+    wanted = {"budget": Budget(states=states)}
+    first = world.explore(recorded, **wanted)
+    names = dict.fromkeys(one.id for found in first.findings for one in found.examples)
+    named = tuple(state_ref.load(recorded.directory, name) for name in names)
+    assert len(named) > 1
+    again = world.explore(recorded, named=named, **wanted)
+    assert again.coverage == first.coverage
+    assert (again.findings, again.map) == (first.findings, first.map)
+
+
 def test_a_disk_that_ignores_flushes_loses_everything_in_every_kind(world):
     made = world.disk(flush=Honour.IGNORED, fua=Honour.IGNORED)
     recorded = world.recorded(made, world.commits(made, 6))

@@ -15,6 +15,7 @@ from powercut.explore.request import Budget
 from powercut.model.errors import HostError
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.recording import state_ref
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_file import write_image
@@ -173,6 +174,25 @@ def test_an_honest_trial_is_safe_with_exact_counts(world, monkeypatch):
     assert (result.states.engine, result.states.lossy) == ("guest", 0)
     again = explored(recorded.directory, live(recorded), again=True)
     assert again.states == result.states, "a second look sees the same states"
+
+
+def test_what_was_found_is_looked_at_again_and_once(world, monkeypatch):
+    recorded = on_file_system(world, monkeypatch, Forgetful)
+    trial = recorded.directory
+    result = explored(trial, live(recorded))
+    again = explored(trial, live(recorded), again=True)
+    assert (again.verdict, again.states) == (Verdict.LOSSY, result.states)
+    assert again.findings == result.findings
+
+    wanted = explore_trial.wanted_by(recorded.parameters, recorded.record.trial.seed)
+    assert wanted is not None
+    wanted = explore_trial.as_before(trial, wanted)
+    names = {state_ref.state_id(state) for state in wanted.named}
+    assert names
+    elsewhere = replace(wanted, policies=("everything-issued",), budget=Budget(states=1))
+    seen = explorer.explore(trial, elsewhere, keep=False)
+    assert seen.coverage.distinct == 1 + len(names)
+    assert {one.id for found in seen.findings for one in found.examples} >= names
 
 
 def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, monkeypatch):
