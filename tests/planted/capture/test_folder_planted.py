@@ -277,7 +277,7 @@ def test_what_is_written_to_another_folder_is_no_loss(tmp_path: Path, elsewhere:
         (reason,) = result.reasons
         said = f"12 operations were acknowledged, and nothing was written in {tmp_path / 'folder'}"
         assert reason.startswith(said)
-        assert recording.record.elsewhere == (f"{place}/log",)
+        assert recording.record.elsewhere.paths == (f"{place}/log",)
         assert not Path(place).exists()
 
 

@@ -16,6 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from powercut.cli.init import FILES, STARTER
+from powercut.cli.languages import recipe
 from powercut.doctor.packages import NEEDED, OPTIONAL
 from powercut.paths import ROOT
 from powercut.report.reference import published
@@ -171,15 +172,14 @@ def test_bench_says_that_it_is_run_from_a_checkout(wheel, installed, tmp_path):
 
 
 def github_lines() -> list[str]:
-    recipe = YAML(typ="safe").load((STARTER / "github.yml.in").read_text())
-    (job,) = recipe["jobs"].values()
+    text = recipe((STARTER / "github.yml.in").read_text(), packages="", build="")
+    (job,) = YAML(typ="safe").load(text)["jobs"].values()
     return [step["run"] for step in job["steps"] if "run" in step]
 
 
 def test_the_recipes_say_the_same():
-    (job,) = (
-        value for value in YAML(typ="safe").load((STARTER / "gitlab.yml.in").read_text()).values()
-    )
+    text = recipe((STARTER / "gitlab.yml.in").read_text(), packages="", build="")
+    (job,) = YAML(typ="safe").load(text).values()
     assert [line.replace(" git ", " ") for line in github_lines()] == job["script"]
     container = " ".join((STARTER / "Containerfile.in").read_text().split())
     assert "COPY vendor /vendor" in container

@@ -13,6 +13,7 @@ from powercut.store.layout import ResultDir
 SCENARIO = """
 filesystem: {type: raw}
 workload: {layout: raw, direct: true, record: 4096, align: 4096}
+disk: {flush_latency: 50ms, fua_latency: 50ms} # longer than any ack is on its way
 controls: none
 machine: {aio: threads}
 cut: {trigger: {acks: 60}}

@@ -41,6 +41,7 @@ from powercut.machine.qemu.build import version_line
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator
 from powercut.paths import CACHE
+from powercut.sandbox.printed import catch_up
 from powercut.scenario.settings import AcceleratorChoice
 
 PROBE_TIMEOUT_S: Final = 10.0
@@ -127,6 +128,7 @@ def prove(
         if said == "silence":
             detail = f"a probe guest said nothing within {timeout_s:.0f} s"
             return Proof(False, detail, elapsed, silent=True)
+        catch_up(log)
         output.seek(0)
         message = output.read().decode(errors="replace").strip().splitlines()
         reason = message[-1] if message else f"exit status {qemu.returncode}"
