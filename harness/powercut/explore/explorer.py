@@ -192,7 +192,8 @@ class ExplorerRun:
 
     def _judge_the_rest(self, workers: Workers) -> None:
         """What was named and not drawn: last, so that nothing else depends on what was named."""
-        rest = self.undrawn.rest()
+        if not (rest := self.undrawn.rest()):
+            return  # many hosts judge one stream of batches, and no second
         batches = (rest[at : at + BATCH_MAX] for at in range(0, len(rest), BATCH_MAX))
         for _ in self._judged(workers, batches, named=True):
             pass
