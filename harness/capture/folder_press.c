@@ -177,19 +177,27 @@ static struct writer *find(uint64_t number)
     return writer;
 }
 
-/* What is open, by number; NULL without memory or without files. */
-static uint64_t *all_numbers(size_t *count)
+struct paged *press_look(size_t *count)
 {
     *count = 0;
     pthread_mutex_lock(&press.lock);
     for (struct writer *writer = press.writers; writer; writer = writer->next)
         ++*count;
-    uint64_t *numbers = *count ? calloc(*count, sizeof *numbers) : NULL;
+    struct paged *files = *count ? calloc(*count, sizeof *files) : NULL;
     size_t at = 0;
-    for (struct writer *writer = press.writers; numbers && writer; writer = writer->next)
-        numbers[at++] = writer->number;
+    for (struct writer *writer = press.writers; files && writer; writer = writer->next)
+        files[at++] = (struct paged){writer->number, writer->pages};
     pthread_mutex_unlock(&press.lock);
-    return numbers;
+    return files;
+}
+
+static uint64_t pages_of(uint64_t number)
+{
+    pthread_mutex_lock(&press.lock);
+    struct writer *writer = find(number);
+    uint64_t pages = writer ? writer->pages : 0;
+    pthread_mutex_unlock(&press.lock);
+    return pages;
 }
 
 /* Has the helper do it for one file; `pages` is how many were written back meanwhile. */
@@ -223,21 +231,19 @@ static int press_one(enum order_kind kind, uint64_t number, uint64_t *pages)
     return error;
 }
 
-int press_write_out(uint64_t **paged, size_t *count)
+int press_write_out(struct paged *files, size_t *count)
 {
-    size_t all, found = 0;
-    int failed = 0;
-    uint64_t *numbers = all_numbers(&all);
-    for (size_t i = 0; numbers && i < all; i++) {
+    size_t all = *count, found = 0;
+    int failed = all && !files ? ENOMEM : 0;
+    for (size_t i = 0; files && i < all; i++) {
         uint64_t pages;
-        int error = press_one(ORDER_WAIT, numbers[i], &pages);
-        if (pages)
-            numbers[found++] = numbers[i];
+        int error = press_one(ORDER_WAIT, files[i].number, &pages);
+        if (pages_of(files[i].number) > files[i].pages)
+            files[found++] = files[i];
         failed = error ? error : failed;
     }
-    *paged = numbers;
     *count = found;
-    return all && !numbers ? ENOMEM : failed;
+    return failed;
 }
 
 /* --- the list ------------------------------------------------------------------------ */
@@ -357,10 +363,11 @@ static void *press_on(void *nothing)
         if (way == 2)
             pause_for(draw() % (4 * PAUSE_NS));
         size_t all;
-        uint64_t pages, *numbers = wanted && way < 3 ? all_numbers(&all) : NULL;
-        for (size_t i = 0; numbers && i < all; i++)
-            press_one(ORDER_PRESS, numbers[i], &pages);
-        free(numbers);
+        uint64_t pages;
+        struct paged *files = wanted && way < 3 ? press_look(&all) : NULL;
+        for (size_t i = 0; files && i < all; i++)
+            press_one(ORDER_PRESS, files[i].number, &pages);
+        free(files);
         pause_for(PAUSE_NS / 2 + draw() % PAUSE_NS);
     }
     return NULL;

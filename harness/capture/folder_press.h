@@ -43,8 +43,17 @@ void press_wake(void);
 /* Whether the process, as FUSE tells it, is the helper: its syncs are none of the program's. */
 bool press_is_own(pid_t pid);
 
-/* Writes all dirty pages back and waits for them.  The numbers of files of which there were some go
- * to `paged`, which the caller frees.  0, or an errno: some may still be dirty. */
-int press_write_out(uint64_t **paged, size_t *count);
+/* A file that is open for writing, and how many pages of it were written back by some instant. */
+struct paged {
+    uint64_t number, pages;
+};
+
+/* All that are open now; the caller frees them.  NULL without any, or without memory. */
+struct paged *press_look(size_t *count);
+
+/* Writes all dirty pages of `files` back and waits for them.  Of the files those stay of which a
+ * page was written back since they were looked at, by whomever.  0, or an errno: some may still be
+ * dirty. */
+int press_write_out(struct paged *files, size_t *count);
 
 #endif

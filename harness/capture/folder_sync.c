@@ -66,16 +66,19 @@ static bool is_ours(const struct seccomp_notif *notice)
 static void sync_all(void)
 {
     struct request all = {.op = PCLOG_FLUSH};
-    uint64_t *paged = NULL;
-    size_t count = 0;
-    if (request_submit(&all, NULL, 0))
+    size_t count;
+    /* Before the sync is: it covers no page that is on its way, if the presser sent it. */
+    struct paged *paged = press_look(&count);
+    if (request_submit(&all, NULL, 0)) {
+        free(paged);
         return;
-    if (press_write_out(&paged, &count))
+    }
+    if (press_write_out(paged, &count))
         folder_doubt("failing syncs: pages of a mapping may not be written yet");
     struct request *each = calloc(count + 1, sizeof *each);
     for (size_t i = 0; each && i < count; i++) {
         each[i] = (struct request){
-            .op = PCLOG_FLUSH, .object = (uint32_t)paged[i], .flags = FOLDER_DATA_ONLY};
+            .op = PCLOG_FLUSH, .object = (uint32_t)paged[i].number, .flags = FOLDER_DATA_ONLY};
         if (request_submit(&each[i], NULL, 0))
             count = i; /* the power is gone */
     }
