@@ -175,8 +175,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_C}/folder_sync.c",
         (
             "pages-stay",
-            At("sync_all", "press_write_out(&paged, &count)"),
-            "(paged = NULL, count = 0)",
+            At("sync_all", "press_write_out(paged, &count)"),
+            "(count = 0)",
             "sync is done before the pages of mappings are written",
         ),
         (
