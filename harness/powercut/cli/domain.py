@@ -33,14 +33,14 @@ class DomainChoice:
 
         `others` are what else was asked for, beside which there can be no domain.
         """
-        from powercut.rig.likeness import likeness_of, scenario_like
+        from powercut.rig.likeness import likeness_here, scenario_like
         from powercut.store.files import write_atomic
 
         if any(others):
             raise UsageError("--domain says what is certified: leave scenarios and presets out")
         if self.name and self.definition:
             raise UsageError("a domain is given by --domain or by --domain-xml, not by both")
-        likeness = likeness_of(self.name, self._text(), self.connect)
+        likeness = likeness_here(self.name, self._text(), self.connect)
         scenario = scenario_like(likeness)
         path = results / "domains" / f"{likeness.slug}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)

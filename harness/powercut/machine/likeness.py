@@ -43,3 +43,6 @@ class KnowsMachines(Protocol):
 
     def likeness_of(self, definition: str, connect: str | None) -> Likeness:
         """Of a machine that is defined by a text.  Raises UsageError if it makes no sense."""
+
+    def made_here(self, likeness: Likeness) -> Likeness:
+        """The same, of what this host has; `differs` says what for."""

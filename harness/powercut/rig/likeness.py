@@ -27,11 +27,22 @@ _OF_A_FORMAT = ("format", "grows")
 _NAMELESS = tuple(bus.value for bus in NAMELESS)
 
 
-def likeness_of(name: str | None, definition: str | None, connect: str | None) -> Likeness:
-    """What machines are like the one called `name`, or the one that a text defines."""
+def likeness_here(name: str | None, definition: str | None, connect: str | None) -> Likeness:
+    """The same, of what this host has: a definition needs no libvirt."""
+    found = likeness_of(name, definition, connect)
+    return found if definition is None else _knows_machines().made_here(found)
+
+
+def _knows_machines() -> KnowsMachines:
     backend = Rig().backend(_KNOWS)
     if not isinstance(backend, KnowsMachines):
         raise UsageError(f"{_KNOWS} knows of no machines")
+    return backend
+
+
+def likeness_of(name: str | None, definition: str | None, connect: str | None) -> Likeness:
+    """What machines are like the one called `name`, or the one that a text defines."""
+    backend = _knows_machines()
     if definition is not None:
         return backend.likeness_of(definition, connect)
     assert name is not None

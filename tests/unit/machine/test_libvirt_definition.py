@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.machine.libvirt.definition import read_kept, read_likeness
-from powercut.model.errors import UsageError
+from powercut.machine.libvirt.without import without_libvirt
+from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
-from powercut.rig.likeness import _names, scenario_like
+from powercut.rig.likeness import _names, likeness_here, scenario_like
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.refusal import refusals
@@ -72,6 +74,43 @@ def test_each_disk_becomes_the_settings_of_a_machine():
         "virtio-scsi",
         "2",
     )
+
+
+def test_without_libvirt_it_is_qemus_machine_and_what_is_not_carried_over_is_said():
+    likeness = without_libvirt(read_likeness(DOMAIN, None), "no socket")
+    first, second = likeness.disks
+    assert dict(first.settings) == {
+        "bus": "virtio-blk",
+        "cache": "writeback",
+        "aio": "threads",
+        "format": "qcow2",
+        "grows": True,
+        "cpus": 2,
+        "iothread": True,
+        "queues": 2,
+    }
+    assert (second.settings["bus"], second.settings["queues"]) == ("virtio-scsi", 2)
+    said, dropped, *rest = likeness.differs
+    assert "QEMU without libvirt (no socket)" in said
+    for one in ("pc-q35-7.2", "/opt/qemu/bin/", "processor's model", "discard=unmap", "blockio"):
+        assert one in dropped
+    assert rest == [*read_likeness(DOMAIN, None).differs]
+    scenario = parse_scenario(scenario_like(likeness), Path("x.yaml"))
+    assert not [why for cell in expand(scenario, seed=1).cells for why in refusals(cell.parameters)]
+
+
+@pytest.mark.parametrize(
+    ("why", "connect", "backend"),
+    [("", None, "libvirt"), ("no socket", None, None), ("no socket", "qemu:///session", "libvirt")],
+)
+def test_libvirt_is_used_where_it_can_be_or_was_asked_for(why, connect, backend, monkeypatch):
+    def may_start(_uri: str) -> None:
+        if why:
+            raise HostError(why)
+
+    monkeypatch.setattr("powercut.machine.libvirt.backend.require_may_start", may_start)
+    likeness = likeness_here(None, DOMAIN, connect)
+    assert likeness.disks[0].settings.get("backend") == backend
 
 
 def test_nothing_of_the_host_is_kept_and_what_differs_is_said():

@@ -25,6 +25,7 @@ from powercut.machine.libvirt.kubevirt import is_kubevirt, read_kubevirt
 from powercut.machine.libvirt.machine import LibvirtMachine
 from powercut.machine.libvirt.ovirt import is_ovf, read_ovirt
 from powercut.machine.libvirt.proxmox import read_proxmox
+from powercut.machine.libvirt.without import without_libvirt
 from powercut.machine.likeness import Likeness
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
@@ -173,6 +174,16 @@ class LibvirtBackend:
         if is_kubevirt(definition):
             return read_kubevirt(definition, connect)
         return read_proxmox(definition, connect)
+
+    def made_here(self, likeness: Likeness) -> Likeness:
+        """As QEMU has it where there is no libvirt, or none that may start a domain."""
+        if any(disk.settings.get("connect") for disk in likeness.disks):
+            return likeness  # a connection that was named is to be used
+        try:
+            require_may_start(usual_uri())
+        except HostError as error:
+            return without_libvirt(likeness, str(error))
+        return likeness
 
     # What a machine is made of
 
