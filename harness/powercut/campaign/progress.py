@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock, Timer
 from typing import Final
 
 from powercut.explore.request import ExploreProgress
@@ -21,8 +21,8 @@ EVERY_S: Final = 0.5
 
 
 class ProgressFile:
-    """Hears the events of a run, from several threads, and writes after them: at once if a cut is
-    done, else every half second.
+    """Hears the events of a run, from several threads, and writes after them, twice a second at
+    most: an event that comes sooner is written when the half second is over, though no other comes.
     """
 
     def __init__(
@@ -31,7 +31,9 @@ class ProgressFile:
         self._folder = folder
         self._now = now
         self._begun, self._written = now(), float("-inf")
-        self._lock = threading.Lock()
+        self._lock = Lock()
+        self._due: Timer | None = None
+        self._ended = False
         self._trials = Counter(cell.name for cell in plan.cells for _ in cell.trials)
         self._states_all = states_of(plan)
         self._cuts = plan.trials
@@ -54,7 +56,7 @@ class ProgressFile:
                     )
                 case TrialFinished():
                     self._finished(event)
-            self._write(at_once=isinstance(event, RunStarted | TrialFinished))
+            self._write_soon()
 
     def _finished(self, event: TrialFinished) -> None:
         key = event.cell, event.trial
@@ -77,20 +79,36 @@ class ProgressFile:
                 if (busy := self._busy.get(key)) is not None:
                     update = {"states": event.states, "states_all": event.budget.states}
                     self._busy[key] = busy.model_copy(update=update)
-                self._write(at_once=False)
+                self._write_soon()
 
         return hear
 
     def remove(self) -> None:
         """The run has come to its end."""
         with self._lock:
+            self._ended = True
+            if self._due is not None:
+                self._due.cancel()
             remove_progress(self._folder)
 
-    def _write(self, *, at_once: bool) -> None:
-        now = self._now()
-        if not at_once and now - self._written < EVERY_S:
+    def _write_soon(self) -> None:
+        if self._due is not None or self._ended:
             return
-        self._written = now
+        wait_s = self._written + EVERY_S - self._now()
+        if wait_s <= 0:
+            self._write()
+            return
+        self._due = Timer(wait_s, self._write_due)
+        self._due.start()
+
+    def _write_due(self) -> None:
+        with self._lock:
+            self._due = None
+            if not self._ended:
+                self._write()
+
+    def _write(self) -> None:
+        now = self._written = self._now()
         done = self._done.total() + self._controls
         seconds = sum(seconds for _, seconds in self._rates.values())
         states = sum(states for states, _ in self._rates.values())
@@ -122,5 +140,5 @@ def states_of(plan: Plan) -> int | None:
             continue
         if wanted.budget.states is None:
             return None
-        states += sum(wanted.budget.states for _ in cell.trials)
+        states += wanted.budget.states * len(cell.trials)
     return states

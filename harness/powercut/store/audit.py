@@ -217,6 +217,11 @@ class Audit(Record):
 
     seconds: float = 0.0
 
+    @property
+    def askers(self) -> dict[int, str]:
+        """Each call site in words, by its number."""
+        return {site.number: f"{site.what} in {site.caller}" for site in self.sites}
+
     def of(self, worth: Worth) -> tuple[AuditedPromise, ...]:
         """The promises of that worth."""
         return tuple(one for one in self.promises if one.worth is worth)

@@ -62,7 +62,7 @@ def _map(source: Source, drawn: StateMap) -> Json:
 
 
 def _audit(source: Source, audit: Audit) -> Json:
-    sites = {one.number: f"{one.what} by {one.caller}" for one in audit.sites}
+    sites = audit.askers
     few = len(audit.promises) <= MARKS_MAX
     submitted = source.space.sets.submitted_ns - source.start_ns
     column = np.clip(submitted * AUDIT_COLUMNS // (source.end_ns - source.start_ns), 0, LAST)

@@ -162,7 +162,7 @@ def _audited(audit: Audit) -> Iterator[str]:
 
 
 def _groups(audit: Audit) -> list[GroupRow]:
-    sites = {one.number: f"{one.what} by {one.caller}" for one in audit.sites}
+    sites = audit.askers
     groups: dict[tuple[str, str, str], list[AuditedPromise]] = {}
     for one in audit.promises:
         asked = ", ".join(sites.get(number, "?") for number in one.sites) or one.asker.value

@@ -56,7 +56,7 @@ def _rows(audit: Audit) -> list[tuple[str, str, list[AuditedPromise]]]:
     """The promises by who asked and which of the call's they are; those before the first
     operation together, and last.
     """
-    sites = {site.number: f"{site.what} in {site.caller}" for site in audit.sites}
+    sites = audit.askers
     groups: dict[tuple[bool, str, int, int], list[AuditedPromise]] = {}
     for one in audit.promises:
         start = one.at_ms < 0
