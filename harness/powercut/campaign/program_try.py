@@ -37,59 +37,13 @@ from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.files import host_errors
 from powercut.store.folder import CaptureDir, CaptureResult
-from powercut.store.results import RunResult
+from powercut.store.program_tried import FilesTried, ProgramTried
 from powercut.trial.contract import set_up, try_contract
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
 
 _WITNESS_STATES: Final = 500
 """States at most of the search for the fewest lost writes: a cause is wanted, not a proof."""
-
-
-@dataclass(frozen=True)
-class FilesTried:
-    """What the captured files show: under each promise, and the cause of the first loss.
-
-    `reason` says why some of it is not known.
-    """
-
-    journal: CaptureResult | None = None
-    posix: CaptureResult | None = None
-    directory: CaptureDir | None = None
-    cause: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class ProgramTried:
-    """All that was seen of a program."""
-
-    disk: RunResult
-    files: FilesTried
-    portable: bool
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst of what counts; files that could not be tried are named and do not count."""
-        return max(self._counted())
-
-    @property
-    def beyond(self) -> bool:
-        """Whether POSIX alone loses what the verdict does not count."""
-        posix = self.files.posix
-        return (
-            self.verdict is not Verdict.LOSSY
-            and posix is not None
-            and posix.verdict is Verdict.LOSSY
-        )
-
-    def _counted(self) -> Iterator[Verdict]:
-        (cell,) = self.disk.cells
-        yield cell.verdict
-        if self.files.journal is not None:
-            yield self.files.journal.verdict
-        if self.portable:
-            yield Verdict.INCONCLUSIVE if self.files.posix is None else self.files.posix.verdict
 
 
 @dataclass(frozen=True)

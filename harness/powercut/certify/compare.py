@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from powercut.model.errors import UsageError
@@ -17,6 +16,7 @@ from powercut.model.verdict import Verdict
 from powercut.model.versions import TESTED
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
+from powercut.store.comparison import Change, Comparison
 
 VERSIONS: Final = ("machine.qemu", "machine.kernel")
 """The settings that say which version a cell ran on."""
@@ -24,30 +24,6 @@ VERSIONS: Final = ("machine.qemu", "machine.kernel")
 _ASIDE: Final = frozenset((*VERSIONS, "expect", "controls", "trials", "deadline"))
 """What may differ between the same cell before and after: whoever learns that a version loses
 records and expects it from then on must not thereby hide the change."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A cell whose verdict differs."""
-
-    before: CertifiedCell
-    after: CertifiedCell
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two sets of cells side by side."""
-
-    names: tuple[str, str]
-    same: int
-    """Cells that are in both with the same verdict."""
-
-    changed: tuple[Change, ...]
-    only: tuple[tuple[CertifiedCell, ...], tuple[CertifiedCell, ...]]
-    """Cells that are in the first alone, and in the second alone."""
-
-    versions: tuple[tuple[str, ...], tuple[str, ...]]
-    """Hypervisors and kernels of either."""
 
 
 def compare_certificates(a: Certificate, b: Certificate, names: tuple[str, str]) -> Comparison:

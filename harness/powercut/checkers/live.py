@@ -13,39 +13,15 @@ messages travel separately and no log says what reached the disk:
 
 from __future__ import annotations
 
-from typing import Final
-
 from powercut.checkers.wal import check_wal
-from powercut.model.confidence import percent
 from powercut.model.history import History
 from powercut.model.observation import Observation
-from powercut.model.units import count
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.wal.layout import WalLayout
 from powercut.wal.slots import SlotState
 
 _OF_THIS_LOG = (SlotState.INTACT, SlotState.TORN, SlotState.MISDIRECTED)
 """States of a slot whose LSN is that of a record of this run."""
-
-
-LIVE_ONLY: Final = "live only: its disk was not recorded"
-"""What is to be said of every verdict on such trials."""
-
-
-def live_words(cuts: int, bound: float | None) -> str:
-    """What it means that `cuts` cuts lost nothing; `bound` is the upper limit of the probability
-    that such a cut does, at 95 %.  Without a control that lost something nothing of it is said."""
-    said = f"no acknowledged record was lost in {count(cuts, 'cut')}"
-    if bound is not None:
-        said += (
-            f", which by itself only shows (95 % confidence) that fewer than {percent(bound)} of "
-            "such cuts lose one"
-        )
-    return (
-        f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}; {said}. Of what another cut may leave, and of "
-        "records acknowledged too early, nothing is known. Such a cut takes what was not synced, "
-        "as the control without syncs shows; nothing shows whether it takes the disk's own cache"
-    )
 
 
 def attempted_at_least(history: History, observation: Observation) -> int:

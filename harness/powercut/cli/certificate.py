@@ -13,7 +13,7 @@ from powercut.cli.output import console_beside, write_json_object
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from powercut.certify.compare import Comparison
+    from powercut.store.comparison import Comparison
 
 
 def verify_certificate(

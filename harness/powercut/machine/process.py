@@ -21,10 +21,9 @@ from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.one_thread import in_lasting_thread
-from powercut.sandbox.printed import catch_up, printed
+from powercut.sandbox.printed import printed, tail
 from powercut.sandbox.users import few_powers_argv
 
-TAIL_BYTES: Final = 4096
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
 _ANOTHERS_ROOT: Final = re.compile(r"/proc/[0-9]+/root(?=/)")
@@ -169,17 +168,3 @@ def _thread_states(pid: int) -> Iterator[str]:
             name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
             if not name.startswith("iou-"):
                 yield rest.split()[0]
-
-
-def tail(path: Path, limit: int = TAIL_BYTES) -> str:
-    """The last `limit` bytes of a file as text; empty if there is none.
-
-    What a guest or a program prints has no end; of all that only so much is read.
-    """
-    catch_up(path)
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
-            return file.read(limit).decode("utf-8", "backslashreplace").replace("\r", "").strip()
-    except OSError:
-        return ""

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR
 
-from powercut.checkers.live import LIVE_ONLY, live_words
 from powercut.model.confidence import interval, percent
 from powercut.model.contract import CutKind
 from powercut.model.units import count, milliseconds
@@ -15,7 +14,7 @@ from powercut.report.disk_words import blamed
 from powercut.report.words import Unit, ranges, unit_of, with_article
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import ControlKind
-from powercut.store.reasons import in_groups
+from powercut.store.reasons import LIVE_ONLY, in_groups, live_words
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
 
 _CAME_BACK = {

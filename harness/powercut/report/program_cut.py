@@ -89,6 +89,11 @@ def told_of(
     return [*facts_of(replace(cut, recording=None))], found
 
 
+def stories_of_trial(directory: TrialDir, trial: TrialResult) -> list[FindingStory]:
+    """What one trial of a program lost."""
+    return [*stories_of(ProgramCut.read(directory, trial))]
+
+
 def stories_of(cut: ProgramCut) -> Iterator[FindingStory]:
     """What the cut lost, then one state of each kind of loss that exploration has found."""
     for finding in cut.trial.findings if cut.trial is not None else ():

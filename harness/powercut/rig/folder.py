@@ -23,10 +23,10 @@ from typing import Final
 
 from powercut.closing import Closing
 from powercut.machine.fuse import alone_argv
-from powercut.machine.process import guarded, spawn, tail
+from powercut.machine.process import guarded, spawn
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.paths import PARTS, REBUILD
-from powercut.sandbox.printed import finish
+from powercut.sandbox.printed import finish, tail
 
 RECORDER: Final = PARTS / "bin" / "powercut-folder"
 _IN_FOLDER: Final = PARTS / "bin" / "powercut-in-folder"

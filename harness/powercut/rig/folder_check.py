@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from powercut.disk.folder_log import read_folder_log
-from powercut.machine.process import tail
 from powercut.model.folder import FolderTimeline
 from powercut.model.observation import Observation
 from powercut.recover.native.folder import LINES_MAX, ended_check, sandboxed_check
 from powercut.rig.folder import CapturedFolder
+from powercut.sandbox.printed import tail
 
 _SAID_MAX = 2000
 

@@ -39,7 +39,7 @@ from typing import Final, Self
 from powercut.closing import Closing
 from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
-from powercut.machine.process import spawn, tail
+from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.outside import LeftFiles
 from powercut.paths import CACHE, UNSYNCED_BINARY
@@ -47,6 +47,7 @@ from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.confined import find_tool
 from powercut.sandbox.left import left_in
+from powercut.sandbox.printed import tail
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.program.sync_trace import TOOLS, TRACER
 

@@ -21,6 +21,7 @@ from typing import Final
 KEPT_MAX: Final = 16 << 20
 """Bytes of a file."""
 
+TAIL_BYTES: Final = 4096
 _PIPE_BYTES: Final = 1 << 20
 _CHUNK: Final = 1 << 16
 _CUT_OFF: Final = b"(powercut: what came before this is not kept)\n"
@@ -125,3 +126,17 @@ class _Pipe:
                 del _open[self._name]
             os.close(self._ours)
             os.close(self._file)
+
+
+def tail(path: Path, limit: int = TAIL_BYTES) -> str:
+    """The last `limit` bytes of a file as text; empty if there is none.
+
+    What a guest or a program prints has no end; of all that only so much is read.
+    """
+    catch_up(path)
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - limit))
+            return file.read(limit).decode("utf-8", "backslashreplace").replace("\r", "").strip()
+    except OSError:
+        return ""

@@ -26,6 +26,7 @@ from powercut.model.outside import LeftFiles, Outside
 from powercut.model.positive import PositiveControl
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding
+from powercut.sandbox.printed import tail
 from powercut.store import manifest
 from powercut.store.exploration import ExploreResult
 from powercut.store.files import write_atomic
@@ -142,6 +143,10 @@ class CaptureDir:
     def console(self) -> Path:
         """What the command printed."""
         return self.path / "console.txt"
+
+    def printed_last(self, limit: int) -> str:
+        """The end of what the command printed; empty if there is nothing."""
+        return tail(self.console, limit)
 
     def write_record(self, record: CaptureRecord) -> None:
         """Writes capture.json and seals the evidence.  Raises HostError."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why nothing can be said of a cell: many cuts, few reasons."""
+"""Why nothing, or nothing but what its cuts showed, can be said of a cell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from powercut.model.confidence import percent
 from powercut.model.units import count
 from powercut.model.verdict import Verdict
 from powercut.store.trial_result import TrialResult
@@ -45,3 +46,23 @@ def in_groups(
         cuts = set().union(*(numbers for _, numbers in left))
         told.append(f"{count(len(cuts), 'cut')}: {count(len(left), 'more reason')}")
     return tuple(told)
+
+
+LIVE_ONLY: Final = "live only: its disk was not recorded"
+"""What is to be said of every verdict on such trials."""
+
+
+def live_words(cuts: int, bound: float | None) -> str:
+    """What it means that `cuts` cuts lost nothing; `bound` is the upper limit of the probability
+    that such a cut does, at 95 %.  Without a control that lost something nothing of it is said."""
+    said = f"no acknowledged record was lost in {count(cuts, 'cut')}"
+    if bound is not None:
+        said += (
+            f", which by itself only shows (95 % confidence) that fewer than {percent(bound)} of "
+            "such cuts lose one"
+        )
+    return (
+        f"{LIVE_ONLY[:1].upper()}{LIVE_ONLY[1:]}; {said}. Of what another cut may leave, and of "
+        "records acknowledged too early, nothing is known. Such a cut takes what was not synced, "
+        "as the control without syncs shows; nothing shows whether it takes the disk's own cache"
+    )

@@ -45,6 +45,7 @@ from powercut.model.machine import (
 )
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.scenario.disk_machines import OF_A_MACHINE
+from powercut.scenario.known_causes import WITHOUT_BARRIERS
 from powercut.scenario.place import place_of
 from powercut.scenario.settings import (
     ControlKind,
@@ -57,9 +58,6 @@ from powercut.scenario.settings import (
 from powercut.scenario.settings_several import AlsoDisk, Holds
 from powercut.workload.port import AcksByLines, HasUnsyncedTwin
 from powercut.workload.table import workload_of
-
-WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
-"""Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""
 
 EXPECTED = {
     ControlKind.LYING_DISK: Verdict.LOSSY,

@@ -106,7 +106,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *view(
-        f"{_P}/recording/view.py",
+        f"{_P}/store/view.py",
         (
             "a-request-of-no-log",
             At("RecordingView.submitted", "np.zeros(0, dtype=np.int64)"),

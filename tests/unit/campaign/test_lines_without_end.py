@@ -11,9 +11,9 @@ import pytest
 from hostile import bounded
 
 from powercut.campaign.folder import _Acks
-from powercut.machine.process import TAIL_BYTES, tail
 from powercut.model.operations import Packet
 from powercut.recover.native.folder import LINES_MAX, ended_check
+from powercut.sandbox.printed import TAIL_BYTES, tail
 from powercut.workload.program.lines import lines_of_run
 
 PIECE = bytes(1 << 16)

@@ -11,7 +11,7 @@ from small_images import png
 
 from powercut.campaign.selection import Selection
 from powercut.certify.build import axes_of, counted
-from powercut.certify.causes import NOT_ALONE, NOT_THERE, causes_of, explanation_of
+from powercut.certify.causes import NOT_ALONE, NOT_THERE, explanation_of
 from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse
 from powercut.certify.request import CertifyOptions, request_of
 from powercut.certify.verify import contradictions
@@ -20,7 +20,9 @@ from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS
+from powercut.scenario import known_causes
 from powercut.scenario.flat import differing
+from powercut.scenario.known_causes import causes_of
 from powercut.scenario.load import load_scenario, parse_scenario
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.preset import preset_names
@@ -354,9 +356,7 @@ def test_no_layer_is_blamed_alone_for_what_its_honest_twin_loses_too(twin, said)
 
 
 def test_every_cause_refers_to_something_that_is_there():
-    from powercut.certify import causes
-
-    for cause in (*causes._OF_A_LOSS, causes._USB):
+    for cause in (*known_causes._OF_A_LOSS, known_causes.USB):
         assert (SCENARIOS.parent / cause.reference).is_file(), cause.reference
 
 

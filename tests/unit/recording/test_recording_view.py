@@ -8,7 +8,8 @@ from handmade import Handmade
 
 from powercut.model.operations import OperationHistory
 from powercut.model.verdict import LsnRange
-from powercut.recording.view import RecordingView
+from powercut.recording.view import with_claims
+from powercut.store.view import RecordingView
 from powercut.workload.program.promises import ProgramPromises
 
 
@@ -46,7 +47,7 @@ def test_requests_count_from_the_start_to_the_cut():
 
 
 def test_operations_of_a_program_stand_on_the_curve_in_the_order_of_their_acks():
-    view = RecordingView(None, timeline(), None, 24, (), program())
+    view = with_claims(RecordingView(None, timeline(), None, 24, ()), program())
     instants, counts = view.curve()
     assert (instants.tolist(), counts.tolist()) == ([15, 24], [1, 2])
     assert view.on_curve((LsnRange(first=1, last=4),)) == (LsnRange(first=2, last=2),)

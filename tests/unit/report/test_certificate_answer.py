@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost_of
 
-from powercut.certify.causes import _OF_A_LOSS, _USB, causes_of
 from powercut.model.verdict import Verdict
 from powercut.report.page.certificate import certificate_html
 from powercut.report.page.certificate_answer import SHOWN_MAX, answer_of, settings_text
 from powercut.report.page.certificate_costs import cost_views
 from powercut.report.page.certificate_losses import kinds_of
+from powercut.scenario.known_causes import _OF_A_LOSS, USB, causes_of
 
 CELLS = """powercut: 1
 name: some
@@ -87,7 +87,7 @@ def test_many_settings_of_one_cause_are_counted(tmp_path):
 
 
 def test_every_known_cause_says_what_to_change():
-    assert all(cause.remedy for cause in (*_OF_A_LOSS, _USB))
+    assert all(cause.remedy for cause in (*_OF_A_LOSS, USB))
 
 
 def test_costs_are_compared_with_like_alone():

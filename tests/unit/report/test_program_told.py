@@ -18,12 +18,13 @@ from powercut.model.timeline import DiskCut, RequestKind, Requests, Timeline
 from powercut.model.units import Instant
 from powercut.model.verdict import Difference, LsnRange, Verdict
 from powercut.recording.disk_places import Places
-from powercut.recording.view import RecordingView
+from powercut.recording.view import with_claims
 from powercut.report.difference import check_words, difference_lines, difference_sentence
 from powercut.report.page.sequence import loss_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_result import FindingRecord
+from powercut.store.view import RecordingView
 from powercut.verdict.loss_story import program_story_of
 from powercut.workload.port import StateClaims
 from powercut.workload.program.claims import history_of
@@ -59,7 +60,8 @@ def timeline() -> Timeline:
 
 
 def seen(check: bytes) -> RecordingView:
-    return RecordingView(None, timeline(), Observation((), lines=check), 9 * MS, (), promises())
+    found = Observation((), lines=check)
+    return with_claims(RecordingView(None, timeline(), found, 9 * MS, ()), promises())
 
 
 def test_the_check_is_held_against_what_was_acknowledged():

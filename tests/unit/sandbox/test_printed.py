@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.process import spawn, tail
+from powercut.machine.process import spawn
 from powercut.recover.native import folder
 from powercut.recover.native.folder import check_folder
 from powercut.sandbox import printed
-from powercut.sandbox.printed import KEPT_MAX, end_of, finish
+from powercut.sandbox.printed import KEPT_MAX, end_of, finish, tail
 
 MOST = 1 << 20
 SOON_S = 60

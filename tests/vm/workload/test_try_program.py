@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.program_try import (
-    ProgramTried,
     TryOrder,
     require_contract,
     tried_json,
@@ -23,6 +22,7 @@ from powercut.recover.uml.boot import unavailable
 from powercut.report.terminal.program_try import print_tried
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
+from powercut.store.program_tried import ProgramTried
 from powercut.store.results import CampaignOutcome, RunResult
 
 _FILES = requirement("captured folder")

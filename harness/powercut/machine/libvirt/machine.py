@@ -17,8 +17,8 @@ from powercut.machine.fuse import NbdFuse
 from powercut.machine.libvirt.connection import libvirt_module, wait_until, within
 from powercut.machine.libvirt.process import ForeignProcess
 from powercut.machine.port import Attachment, Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
-from powercut.machine.process import tail
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.sandbox.printed import tail
 
 _CLOSE_S: Final = 20.0
 _FOUND_S: Final = 5.0

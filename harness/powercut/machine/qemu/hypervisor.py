@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from powercut.machine.process import spawn, tail, wait_stopped
+from powercut.machine.process import spawn, wait_stopped
 from powercut.machine.qemu.devices import Properties
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.sandbox.printed import tail
 
 _MIGRATES_TO_FILES: Final = (8, 2)
 _REAP_TIMEOUT_S: Final = 10

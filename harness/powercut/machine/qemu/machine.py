@@ -23,7 +23,6 @@ from powercut.machine.port import (
     RequestTotals,
     ServedDisk,
 )
-from powercut.machine.process import tail
 from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.hypervisor import Hypervisor, describe
@@ -34,6 +33,7 @@ from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.machine.storage_daemon import StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine import Export, Move, Restart, Start
+from powercut.sandbox.printed import tail
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 

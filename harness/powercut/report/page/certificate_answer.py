@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.certify.causes import UNKNOWN, causes_of
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.page.cell_settings import axis_name, value_text
 from powercut.report.page.certificate_costs import CostView
 from powercut.report.page.certificate_losses import Kind
+from powercut.scenario.known_causes import UNKNOWN, causes_of
 from powercut.scenario.preset import all_presets
 from powercut.store.certificate import Certificate, CertifiedCell
 

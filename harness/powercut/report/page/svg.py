@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from powercut.model.verdict import LsnRange
-from powercut.recording.view import I64, RecordingView
 from powercut.report import words
+from powercut.store.view import I64, RecordingView
 
 WIDTH: Final = 760
 LEFT: Final = 104

@@ -9,13 +9,12 @@ from typing import Final
 
 from markupsafe import Markup
 
-from powercut.explore.program_cut import ProgramCut
 from powercut.model.errors import PowercutError
 from powercut.recording.view import view_of
 from powercut.report.difference import difference_lines
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.page.svg import timeline_svg
-from powercut.report.program_cut import FindingStory, stories_of
+from powercut.report.program_cut import FindingStory, stories_of_trial
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
@@ -73,5 +72,5 @@ def tell_trial(
         problems=tuple(said),
         since="it was ready" if is_program else "the first attempt",
         found=tuple(difference_lines(view.difference)) if view.difference is not None else (),
-        findings=tuple(stories_of(ProgramCut.read(trial, result))) if is_program else (),
+        findings=tuple(stories_of_trial(trial, result)) if is_program else (),
     )

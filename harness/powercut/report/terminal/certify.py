@@ -20,7 +20,6 @@ from rich.progress import TimeRemainingColumn as Remaining
 from rich.table import Table
 from rich.text import Text
 
-from powercut.certify.compare import Comparison
 from powercut.closing import ResourceOwner
 from powercut.model.events import (
     CellMeasured,
@@ -36,6 +35,7 @@ from powercut.report.certified import about, in_brief, untested
 from powercut.report.terminal.table import STYLES, print_fleet
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
+from powercut.store.comparison import Comparison
 
 _LINE_EVERY_S: Final = 15.0
 """How often a line is printed where there is no terminal to draw a bar on."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from rich.console import Console
 
-from powercut.machine.process import tail
 from powercut.model.printable import printable
 from powercut.model.reads import UNKNOWN_READS
 from powercut.model.verdict import Verdict
@@ -70,7 +69,7 @@ def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
     """How the command failed, and its last words."""
-    lines = tail(CaptureDir(folder).console, _CONSOLE_MAX).splitlines()
+    lines = CaptureDir(folder).printed_last(_CONSOLE_MAX).splitlines()
     if record.share and record.status is not None:
         return [("the guest", printable(line)) for line in lines if _GUEST_SAID in line][-1:]
     if not record.status:

@@ -15,11 +15,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powercut.explore.program_cut import ProgramCut
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
 from powercut.report import words
-from powercut.report.program_cut import FindingStory, facts_of, stories_of
+from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.table import STYLES
 from powercut.scenario.program_text import title_of
 from powercut.scenario.settings import ControlKind, ProgramSettings
@@ -37,12 +36,12 @@ def print_program_run(console: Console, run: RunResult) -> None:
     settings = cell.parameters.workload
     assert isinstance(settings, ProgramSettings)
     print_title(console, cell.verdict, settings.command, cell.parameters.filesystem.type.value)
-    seen = [ProgramCut.read(ResultDir(folder).at(one.result_directory), one) for one in cell.trials]
-    facts = [fact for cut in seen for fact in facts_of(cut)]
+    told = [told_of(ResultDir(folder).at(one.result_directory), one) for one in cell.trials]
+    facts = [fact for trial_facts, _ in told for fact in trial_facts]
     print_facts(console, [*facts, *_vouching(cell)])
     print_facts(console, [("not known", reason) for reason in cell.reasons])
-    for cut in seen:
-        print_told(console, stories_of(cut))
+    for _, stories in told:
+        print_told(console, stories)
     console.print()
     here, powercut = from_here(folder), command()
     ends = [

@@ -12,17 +12,16 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powercut.campaign.program_try import FilesTried, ProgramTried
-from powercut.explore.program_cut import ProgramCut
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 from powercut.paths import command, from_here
 from powercut.report import words
-from powercut.report.program_cut import stories_of
+from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts
 from powercut.report.terminal.table import STYLES
 from powercut.scenario.program_text import title_of
 from powercut.store.folder import REPORT, CaptureResult
 from powercut.store.layout import ResultDir
+from powercut.store.program_tried import FilesTried, ProgramTried
 from powercut.store.results import CellResult, RunResult
 
 _INDENT = 4
@@ -84,7 +83,7 @@ def _cause(tried: ProgramTried, cell: CellResult) -> str:
         return tried.files.cause
     run = ResultDir(Path(tried.disk.result_directory))
     for trial in cell.trials:
-        for story in stories_of(ProgramCut.read(run.at(trial.result_directory), trial)):
+        for story in stories_of_trial(run.at(trial.result_directory), trial):
             return ". ".join([story.message[:1].upper() + story.message[1:], *story.sentences[:2]])
     return "An acknowledged operation is lost."
 

@@ -10,16 +10,15 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from powercut.explore.program_cut import ProgramCut
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
 from powercut.paths import command, from_here
-from powercut.recording.view import RecordingView, view_of
+from powercut.recording.view import view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
 from powercut.report.explained import explain
-from powercut.report.program_cut import stories_of
+from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
@@ -27,6 +26,7 @@ from powercut.report.terminal.witness import print_witness
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.view import RecordingView
 from powercut.store.witness import read_witness
 from powercut.wal.slots import SlotState
 
@@ -159,7 +159,7 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
         console.print(f"  not readable: {escape(problem)}", style="yellow", highlight=False)
     if view.operations is not None:
         _print_check(console, view)
-        print_told(console, stories_of(ProgramCut.read(directory, trial)))
+        print_told(console, stories_of_trial(directory, trial))
     elif view.observation is not None:
         _print_observation(console, view.observation)
     _print_moments(console, view)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from powercut.model.contract import CutPolicy
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
-from powercut.recording.view import RecordingView
+from powercut.store.view import RecordingView
 
 LAST_EVENTS = 14
 """How many events before the cut are told."""
