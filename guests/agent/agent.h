@@ -130,6 +130,7 @@ struct place {
     char *const *environment;
     bool unsynced;               /* its calls to sync succeed and do nothing */
     bool stamped;                /* its lines come as PC_LINES */
+    bool dated;                  /* whatever it reads is dated */
     const struct enough *enough; /* it is ended after so many acks, or so long; NULL: it is not */
 };
 

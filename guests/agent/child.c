@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../common/dated.h"
 #include "../common/unsynced.h"
 
 #define CHILD_PORT 3
@@ -74,7 +75,8 @@ static _Noreturn void child_become(char *const argv[], const struct place *place
     if (null > CHILD_PORT)
         close(null);
     if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0 &&
-                   (!place->unsynced || unsynced_begin() == 0))) {
+                   (!place->unsynced || unsynced_begin() == 0) &&
+                   (!place->dated || dated_begin() == 0))) {
         if (place && place->enough) {
             close(report);
             _exit(acks_run(argv, place->environment, port, place->enough));

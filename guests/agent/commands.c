@@ -18,8 +18,13 @@
 
 #include "../common/mount_options.h"
 #include "../common/press.h"
+#include "../common/reads.h"
 
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
+
+#define ANSWER_BYTES (1u << 22)
+
+static bool reads_noted; /* between `reads` and `listed` */
 
 typedef bool verb_function(const struct command *command, int *status);
 
@@ -99,7 +104,7 @@ static bool run_program(const struct command *command, int at, struct place plac
 
 static bool verb_program(const struct command *command, int *status)
 {
-    return run_program(command, 1, (struct place){0}, status);
+    return run_program(command, 1, (struct place){.dated = reads_noted}, status);
 }
 
 /* stamped 0|1 and the words of `program`, whose lines are stamped; with 1 it is `unsynced`, too. */
@@ -128,6 +133,35 @@ static bool verb_press(const struct command *command, int *status)
 {
     (void)status;
     return press_begin(strtoull(command->argv[1], NULL, 10)) == 0 || failed(errno, "press the page cache");
+}
+
+/* reads POINT...: the file systems mounted there; those after the first lie below it. */
+static bool verb_reads(const struct command *command, int *status)
+{
+    (void)status;
+    for (int i = 1; i < command->argc; i++)
+        if (reads_date(command->argv[i]))
+            return failed(errno, "date what is read on %s", command->argv[i]);
+    if (reads_begin(command->argv[1]))
+        return failed(errno, "list %s", command->argv[1]);
+    reads_noted = true;
+    return true;
+}
+
+/* listed 0|1: what has been read since; with 1 what files hold, too. */
+static bool verb_listed(const struct command *command, int *status)
+{
+    uint8_t *answer = malloc(ANSWER_BYTES);
+    size_t length = answer ? reads_put(answer, ANSWER_BYTES, command->argv[1][0] == '1') : 0;
+    (void)status;
+
+    reads_noted = false;
+    for (size_t at = 0, part; at < length; at += part) {
+        part = length - at < PC_WIRE_PAYLOAD_MAX ? length - at : PC_WIRE_PAYLOAD_MAX;
+        port_send(PC_READS, 0, 0, answer + at, part);
+    }
+    free(answer);
+    return length > 0 || failed(ENOMEM, "list what was read");
 }
 
 static bool verb_mkdir(const struct command *command, int *status)
@@ -261,6 +295,8 @@ static const struct verb {
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"stamped", 4, AGENT_ARGUMENTS_MAX, verb_stamped},
     {"press", 1, 1, verb_press},
+    {"reads", 1, AGENT_ARGUMENTS_MAX, verb_reads},
+    {"listed", 1, 1, verb_listed},
     {"mkdir", 1, 1, verb_mkdir},
     {"write", 2, 2, verb_write},
     {"sync", 0, 1, verb_sync},

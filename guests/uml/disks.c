@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "../common/dm.h"
+#include "../common/reads.h"
 
 #define STRIPE_SECTORS 128 /* 64 KiB, as LVM has it (lvcreate(8)) */
 
@@ -168,13 +169,6 @@ int disks_umount(void)
     return layers_end();
 }
 
-static int date_reads(const char *path)
-{
-    const unsigned long kept = plan.flags & (MS_RDONLY | MS_NODEV | MS_NOSUID | MS_NOEXEC);
-
-    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_STRICTATIME | kept, NULL);
-}
-
 int disks_date_reads(void)
 {
     char path[512];
@@ -184,10 +178,10 @@ int disks_date_reads(void)
         if (parts[index].holds != FOLDER)
             continue;
         folder_of(&parts[index], path, sizeof path);
-        if (date_reads(path) != 0)
+        if (reads_date(path) != 0)
             return -1;
     }
-    return date_reads(plan.mount_point);
+    return reads_date(plan.mount_point);
 }
 
 /* Brings the layers up, and mounts what lies on them. */

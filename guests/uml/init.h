@@ -106,11 +106,6 @@ int confine_devices(const char *folder); /* mounts the few that programs have */
 /* tree.c: what is mounted, as an archive. */
 int tree_put(void);
 
-/* reads.c: which files of what is mounted a check reads between these two; what is known then
- * follows the answer, as `after_answer`. */
-int reads_begin(void);
-void reads_put(void);
-
 /* files.c: where the files of what is mounted lie on the disk. */
 int files_put(void);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
+#include "../common/reads.h"
 
 static const char *device = DISK; /* what is mounted */
 
@@ -158,12 +159,13 @@ static int go_on(void)
 /* Has the reader run, if it is to, and tells which files it reads. */
 static void reader_dated(void)
 {
-    bool known = reads_begin() == 0;
+    bool known = disks_date_reads() == 0 && reads_begin(plan.mount_point) == 0;
 
     if ((page->flags & PCU_FLAG_FILES) == 0)
         reader_run(PCU_STEP_READ);
     if (known)
-        reads_put();
+        page->after_answer = reads_put(area + page->answer, page->capacity - page->answer,
+                                       (page->flags & PCU_FLAG_FILES) != 0);
 }
 
 /* Mounts, reads, goes on and unmounts as the request says.  Whatever happens in between,

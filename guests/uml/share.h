@@ -95,7 +95,7 @@ enum pcu_flag {
     PCU_FLAG_FILES = 32,
     /* The reader, which has a root, is started once and continued for each such state (warm.c). */
     PCU_FLAG_WARM = 64,
-    /* Besides the reader, which has a root: which files it has read (reads.c), struct pcu_reads, as
+    /* Besides the reader, which has a root: which files it has read (../common/reads.h), as
      * `after_answer`; nothing if that cannot be known.  With PCU_FLAG_FILES no reader is run. */
     PCU_FLAG_READS = 128,
     /* EXEC: the last word is a folder on the mounted disk, which is made first. */
@@ -210,23 +210,6 @@ struct pcu_extent {
     uint64_t length;
 };
 static_assert(sizeof(struct pcu_extent) == 24, "no padding");
-
-/* The answer of PCU_FLAG_READS: so many times struct pcu_read, its path and its target. */
-struct pcu_reads {
-    uint64_t count;
-};
-static_assert(sizeof(struct pcu_reads) == 8, "no padding");
-
-struct pcu_read {
-    uint64_t size;        /* of the file, before the reader was run; */
-    uint64_t modified_ns; /* and its times then, since 1970 */
-    uint64_t changed_ns;
-    uint32_t path;   /* bytes of the path, relative to the mount point */
-    uint32_t target; /* of a symbolic link, whose target follows the path: bytes of that; else 0 */
-    uint32_t unread; /* 1 if it is still there and was not read */
-    uint32_t crc; /* CRC-32C of what it holds; 0 if a reader was run, or it cannot be read */
-};
-static_assert(sizeof(struct pcu_read) == 40, "no padding");
 
 /* Ways to the disk that BARE compares.  The engine uses the first. */
 enum pcu_path {

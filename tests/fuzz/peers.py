@@ -210,7 +210,7 @@ def uml_answer(data: bytes) -> object:
     from powercut.recover.uml.answer import Trouble, observe
     from powercut.recover.uml.files import places_in
     from powercut.recover.uml.log import log_bytes
-    from powercut.recover.uml.reads import reads_in
+    from powercut.recover.files_read import reads_in
     from powercut.recover.uml.share import Share, Verb
 
     share = Share(1 << 16)

@@ -39,6 +39,8 @@ enum pc_message_type {
 
     PC_LINES = 13,  /* payload: what a program wrote to its lines, of one read; `value`: the guest's
                      * CLOCK_MONOTONIC after that, 0 for the agent's own */
+    PC_READS = 14,  /* payload: of the files that a check has read (guests/common/reads.h); several
+                     * follow one another */
 
     /* controller to guest */
     PC_COMMAND = 32,/* `lsn`: command id; payload: NUL-terminated strings, verb first */

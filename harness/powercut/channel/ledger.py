@@ -27,6 +27,7 @@ from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
 
 _INT64_MAX = 2**63 - 1
+_LISTED_MAX = 1 << 22
 
 
 @dataclass
@@ -41,6 +42,7 @@ class Collection:
     texts: list[str] = field(default_factory=list)
     latency: LatencyHistogram | None = None
     failures: list[GuestError] = field(default_factory=list)
+    listed: bytearray = field(default_factory=bytearray)
 
     def result(self, status: int) -> CommandResult:
         """The result, once the command has ended with `status`."""
@@ -52,6 +54,7 @@ class Collection:
             tuple(self.texts),
             self.latency,
             tuple(self.failures),
+            bytes(self.listed),
         )
 
 
@@ -137,6 +140,10 @@ class Ledger:
                 current.latency = self.latency = decode_latency(message.payload)
             case MessageType.TEXT:
                 current.texts.append(message.text)
+            case MessageType.READS:
+                current.listed += message.payload
+                if len(current.listed) > _LISTED_MAX:
+                    raise DamagedRecording(f"a list of files of more than {_LISTED_MAX} bytes")
             case MessageType.MARK:
                 self.marks.append((at_ns, message.text))
             case MessageType.PONG:

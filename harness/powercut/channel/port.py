@@ -46,6 +46,8 @@ class CommandResult:
     texts: tuple[str, ...]
     latency: LatencyHistogram | None
     errors: tuple[GuestError, ...] = ()
+    listed: bytes = b""
+    """The files that a check has read, as powercut.recover.files_read has them."""
 
 
 class Commands(Protocol):

@@ -57,6 +57,7 @@ class MessageType(enum.IntEnum):
     TEXT = 11
     PONG = 12
     LINES = 13
+    READS = 14
     COMMAND = 32
     PING = 33
 

@@ -27,6 +27,7 @@ from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
 from powercut.model.observation import Observation
+from powercut.model.reads import FileRead
 from powercut.model.timeline import Timeline
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import OpenImage, RecoveryPlan
@@ -35,7 +36,7 @@ from powercut.rig import commands
 from powercut.rig.image_failure import told_of_image
 from powercut.rig.image_file import write_image
 from powercut.rig.image_open import base_does_not_open
-from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
+from powercut.rig.recovery import NotedReads, agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import MachineSettings, Parameters
@@ -109,6 +110,14 @@ class GuestEngine(ResourceOwner):
                 seen = Observation.failed(Failure.MOUNT_UNPROVED, seen.failure)
         return seen
 
+    def files_read(
+        self, writes: Sequence[ImageWrite], *, check: bool, timeout_s: float
+    ) -> tuple[Observation, tuple[FileRead, ...] | None]:
+        """As `DatesReads`; only for plans of programs."""
+        reads = NotedReads(check)
+        seen = self._boot(writes, timeout_s=timeout_s, reads=reads)
+        return seen, reads.files
+
     def record(
         self, writes: Sequence[ImageWrite], *, timeout_s: float
     ) -> tuple[Observation, Timeline | None]:
@@ -135,7 +144,9 @@ class GuestEngine(ResourceOwner):
         cut_short = observation.cause in (Failure.DEADLINE, Failure.SYSTEM_LOST)
         return observation, None if cut_short or not timeline.complete else timeline
 
-    def _boot(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
+    def _boot(
+        self, writes: Sequence[ImageWrite], *, timeout_s: float, reads: NotedReads | None = None
+    ) -> Observation:
         with self._new_folder() as folder:
             image = folder / "disk.img"
             write_image(self._base, writes, image)
@@ -146,7 +157,7 @@ class GuestEngine(ResourceOwner):
             closed = self._does_not_open(image, layer.format, timeout_s) if layer else ""
             if closed:
                 return Observation.failed(Failure.IMAGE_REFUSED, closed)
-            seen = self._recover_on(FileDisk(image), folder, timeout_s)
+            seen = self._recover_on(FileDisk(image), folder, timeout_s, reads=reads)
             return told_of_image(seen, image, self._parameters.machine, timeout_s=timeout_s)
 
     @contextmanager
@@ -169,6 +180,7 @@ class GuestEngine(ResourceOwner):
         timeout_s: float,
         *,
         gone_on: Callable[[], None] = lambda: None,
+        reads: NotedReads | None = None,
     ) -> Observation:
         if self._rig is None:
             raise HostError("the guest engine has not been started")
@@ -176,7 +188,13 @@ class GuestEngine(ResourceOwner):
         spec = self._rig.machine_spec(self._parameters, disk, backing=below)
         with self._rig.machines.open(spec, folder) as (machine, channel):
             observation, _ = recover_in_guest(
-                machine, channel, self._plan, timeout_s=timeout_s, folder=folder, gone_on=gone_on
+                machine,
+                channel,
+                self._plan,
+                timeout_s=timeout_s,
+                folder=folder,
+                gone_on=gone_on,
+                reads=reads,
             )
             machine.kill(timeout_s=_KILL_S)
             if observation.failure:

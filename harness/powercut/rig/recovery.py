@@ -12,7 +12,7 @@ import errno
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,8 @@ from powercut.model.failure import (
     failure_of_step,
 )
 from powercut.model.observation import Continuation, Extent, Observation
+from powercut.model.reads import FileRead
+from powercut.recover.files_read import reads_in
 from powercut.recover.plan import (
     CloseDevice,
     GoOn,
@@ -52,6 +54,15 @@ _SHOWN: Final = 3  # lines of what a check printed
 _PROGRAM_FAULTS: Final = (GuestFault.START, GuestFault.SIGNAL)
 
 
+@dataclass
+class NotedReads:
+    """The files of a recovered state, and which of them the check has read; without one
+    (`by_check`) they are listed alone.  None: not known."""
+
+    by_check: bool
+    files: tuple[FileRead, ...] | None = None
+
+
 class _StepFailed(Exception):
     """A step failed that asks nothing of what is on the disk."""
 
@@ -68,11 +79,12 @@ def recover_in_guest(
     timeout_s: float,
     folder: Path,
     gone_on: Callable[[], None] = lambda: None,
+    reads: NotedReads | None = None,
 ) -> tuple[Observation, dict[str, str]]:
     """Boots and takes the steps of `plan` in the guest; also returns guest facts.
 
     `folder` is that in which the machine was opened.  `gone_on` is called once a writer that goes
-    on has ended.
+    on has ended.  `reads` becomes what a program's check has read.
 
     An image format below the guest's disk is the machine's, and has been opened
     already.  Mounting replays the journal of the file system.  MOUNT_REFUSED presumes that this
@@ -88,7 +100,7 @@ def recover_in_guest(
         machine.start(timeout_s=left())
         channel.wait_hello(timeout_s=left())
         with ExitStack() as stack:
-            guest = _Guest(channel, plan, left, gone_on)
+            guest = _Guest(channel, plan, left, gone_on, reads)
             if plan.root is not None:
                 lines = stack.enter_context(CheckLines.on_port(folder / LINES))
                 guest.enter_root(lines)
@@ -160,9 +172,16 @@ class _Guest:
     """A guest that is up, and takes one step after the other."""
 
     def __init__(
-        self, channel: Commands, plan: RecoveryPlan, left: Left, gone_on: Callable[[], None]
+        self,
+        channel: Commands,
+        plan: RecoveryPlan,
+        left: Left,
+        gone_on: Callable[[], None],
+        reads: NotedReads | None,
     ) -> None:
         self._channel = channel
+        self._reads = reads
+        self._mounted: Sequence[str] = ()
         self.disks = GuestDisks((plan.device,))
         self._root = plan.root
         self._left = left
@@ -232,6 +251,7 @@ class _Guest:
             done = self._run(*words)
             if _failed(done):
                 return self._refused(step, done)
+        self._mounted = self.disks.points(step.point)
         return None
 
     def _refused(self, step: Mount, done: CommandResult) -> Observation:
@@ -262,7 +282,14 @@ class _Guest:
         return Observation(done.extents)
 
     def _check(self, argv: tuple[str, ...], lines: CheckLines) -> Observation:
+        if self._reads is not None:
+            self._require("list the files", "reads", *self._mounted)
+            if not self._reads.by_check:
+                self._reads.files = self._listed(contents=True)
+                return Observation(())
         done = self._run(*argv)
+        if self._reads is not None:
+            self._reads.files = self._listed(contents=False)
         said = lines.wait_end(self._left())
         failure = done.error or (f"check ended with status {done.status}" if done.status else "")
         if failure and not self._disk_reads():
@@ -270,6 +297,10 @@ class _Guest:
         printed = " / ".join(done.texts[-_SHOWN:])
         told = f"{failure}: {printed}" if failure and printed else failure
         return Observation((), complete=not failure, failure=told, lines=said)
+
+    def _listed(self, *, contents: bool) -> tuple[FileRead, ...] | None:
+        words = ("listed", str(int(contents)))
+        return reads_in(self._require("list what was read", *words).listed)
 
     def _go_on(self, step: GoOn, rest: Sequence[Step], before: Observation) -> Continuation:
         """The workload goes on; then everything is closed and opened, and read once more."""

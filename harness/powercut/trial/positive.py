@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from powercut.crash.states import StateSpace
-from powercut.model.outside import Link, outside_of
+from powercut.model.outside import LeftFiles, Link, outside_of
 from powercut.model.reads import reads_of
 from powercut.recording.bound import read_disk_log, read_lines
 from powercut.recording.instants import plain_state
@@ -87,7 +87,10 @@ def _note_reads(
     run: RecordingInProgress, engine: DatesReads, left: Sequence[ImageWrite], *, timeout_s: float
 ) -> None:
     """What the check reads of what `left` adds, if it says the same as before, and what of the
-    program's files lies outside."""
+    program's files lies outside.
+
+    A machine that does not list what it had in memory may have had anything there that a link leads
+    to."""
     workload = run.workload
     assert isinstance(workload, AcksByLines)
     _, before = engine.files_read([], check=False, timeout_s=timeout_s)
@@ -98,14 +101,15 @@ def _note_reads(
     if workload.same(seen, run.directory.read_observation()):
         run.reads = reads
     settings = run.job.parameters.workload
-    if run.left is not None:
-        run.outside = outside_of(
-            MOUNT_POINT,
-            [Link(one.path, one.target) for one in after if one.target],
-            run.left,
-            settings.scratch if isinstance(settings, ProgramSettings) else (),
-            alone=not reads.written,
-        )
+    outside = outside_of(
+        MOUNT_POINT,
+        [Link(one.path, one.target) for one in after if one.target],
+        run.left or LeftFiles(cut=True),
+        settings.scratch if isinstance(settings, ProgramSettings) else (),
+        alone=not reads.written,
+    )
+    if run.left is not None or outside.led_out:
+        run.outside = outside
 
 
 def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[ImageWrite]:

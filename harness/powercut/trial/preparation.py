@@ -65,7 +65,7 @@ class Preparation:
                 disk.snapshot(prepared)
             base = run.directory.adopt_base(prepared)
             prepared.unlink()
-            if run.job.control is None and self._system.tells_files:
+            if run.job.control is None:
                 self._cut = changed_parts(base, cut)
         return base
 
@@ -110,7 +110,7 @@ class Preparation:
             cut = folder / "cut.img"
 
             def first_ack(channel: Channel, lines: LineChannel, disk: CaptureDisk) -> None:
-                self._system.start(channel, argv, unsynced=workload.drops_syncs)
+                self._system.start(channel, argv, unsynced=workload.drops_syncs, dated=False)
                 lines.watch = watching(channel, argv)
                 if lines.wait_acks(1, timeout_s=run.deadline.remaining_s):
                     disk.snapshot(cut)

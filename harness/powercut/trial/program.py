@@ -56,7 +56,7 @@ class ProgramWork:
         workload = self._run.workload
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(self._run.run)
-        self._system.start(channel, argv, unsynced=workload.drops_syncs)
+        self._system.start(channel, argv, unsynced=workload.drops_syncs, dated=True)
         self._lines.wait_trigger(channel, argv, disk)
 
     def last_words(self, machine: Machine) -> None:

@@ -37,9 +37,6 @@ class System(Protocol):
     boot_s: float
     """How long a recovery may take beside the program's check."""
 
-    tells_files: bool
-    """Whether the engine lists the files of a state, with their dates."""
-
     def enter(self, channel: Channel) -> None:
         """Brings a machine that has said hello to where a verb can start."""
 
@@ -56,8 +53,11 @@ class System(Protocol):
     def set_up(self, channel: Channel, argv: tuple[str, ...]) -> CommandResult:
         """Makes the program's folder, the last word, and runs the verb to its end."""
 
-    def start(self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool) -> None:
-        """Starts the verb that works until the cut; `unsynced` takes its syncs away."""
+    def start(
+        self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
+    ) -> None:
+        """Starts the verb that works until the cut; `unsynced` takes its syncs away, and `dated`
+        is as it was heard."""
 
     def shut_down(self, machine: Machine, channel: Channel) -> None:
         """Everything that was written is durable when it returns, and the machine has ended."""
@@ -73,7 +73,6 @@ class GuestSystem:
     """A root file system in a virtual machine, and powercut's agent."""
 
     boot_s = 60.0
-    tells_files = False
 
     def __init__(self, run: RecordingInProgress) -> None:
         self._run = run
@@ -110,9 +109,13 @@ class GuestSystem:
         guest_command(channel, deadline, "mkdir", data)
         return channel.run(*self._root.command(*argv), timeout_s=deadline.remaining_s)
 
-    def start(self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool) -> None:
+    def start(
+        self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
+    ) -> None:
         """The agent stamps its lines."""
-        channel.start(*self._root.command_stamped(*argv, unsynced=unsynced))
+        root = self._root
+        stamped = root.command_stamped(*argv, unsynced=unsynced)
+        channel.start(*(stamped if dated else root.command(*argv)))
 
     def shut_down(self, machine: Machine, channel: Channel) -> None:
         """Whatever the machine holds gets to the disk as it ends in order."""
@@ -144,7 +147,6 @@ class KernelSystem:
     """A kernel on this host, which has mounted the disk in its root."""
 
     boot_s = 0.0
-    tells_files = True
 
     def __init__(self, run: RecordingInProgress) -> None:
         self._run = run
@@ -171,8 +173,11 @@ class KernelSystem:
         assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
         return channel.set_up(*argv, timeout_s=self._run.deadline.remaining_s)
 
-    def start(self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool) -> None:
+    def start(
+        self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
+    ) -> None:
         """Its kernel takes the syncs away."""
+        del dated
         if not unsynced:
             channel.start(*argv)
             return

@@ -840,6 +840,42 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
+        f"{_P}/trial/positive.py",
+        (
+            "memory-unlisted-is-empty",
+            At("_note_reads", "LeftFiles(cut=True)"),
+            "LeftFiles()",
+            "in a virtual machine values outside of DIR by a link acquit a program",
+        ),
+        (
+            "link-out-of-a-guest-dropped",
+            At("_note_reads", "run.left is not None or outside.led_out"),
+            "run.left is not None",
+            "the same, since what a link says there counts for nothing",
+        ),
+        (
+            "other-answer-read",
+            At("_note_reads", "workload.same(seen, run.directory.read_observation())"),
+            "True",
+            "what a check reads that says something else is that of the one that counts",
+        ),
+    ),
+    *reads(
+        f"{_P}/rig/recovery.py",
+        (
+            "guest-lists-no-contents",
+            At("_Guest._check", "self._listed(contents=True)"),
+            "self._listed(contents=False)",
+            "in a virtual machine what `setup` overwrote without a sync is whole",
+        ),
+        (
+            "guest-watches-too-late",
+            At("_Guest._check", "not self._reads.by_check"),
+            "self._reads.by_check",
+            "in a virtual machine no check reads anything",
+        ),
+    ),
+    *reads(
         f"{_P}/trial/preparation.py",
         (
             "second-look-fails-in-silence",

@@ -65,6 +65,8 @@ READS = Suite(
             "tests/unit/model/test_check_reads.py",
             "tests/unit/model/test_creation.py",
             "tests/unit/trial/test_preparation.py",
+            "tests/unit/trial/test_noted_reads.py",
+            "tests/unit/rig/test_reads_in_guests.py",
             "tests/unit/trial/test_judge_lines.py",
         ),
     ),

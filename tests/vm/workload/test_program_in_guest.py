@@ -20,7 +20,9 @@ from powercut.explore.state_images import StateImages
 from powercut.explore.work import Deepen, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.acks import AckBasis
+from powercut.model.creation import Creation
 from powercut.model.operations import Packet
+from powercut.model.reads import CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
 from powercut.recording.trial_recording import TrialRecording
@@ -58,6 +60,20 @@ run)
 check) [ ! -e "$2/log" ] || while read -r n; do say "= $n"; done <"$2/log" ;;
 esac
 """
+NAMES = """#!/bin/busybox sh
+say() { echo "$@" >&"$POWERCUT_FD"; }
+case $1 in
+setup) echo "$$" >"$2/store" ;;
+run)
+    say ready; n=1
+    while :; do
+        say "? $n"
+        echo "$n" >"$2/n$n" && busybox sync "$2" || exit 5
+        say "+ $n"; n=$((n + 1))
+    done ;;
+check) for n in "$2"/n*; do [ ! -e "$n" ] || say "= ${n##*/n}"; done ;;
+esac
+"""
 SCENARIO = """
 powercut: 1
 name: in-guest
@@ -76,6 +92,10 @@ cells:
     explore.budget: 2
     controls: none
     expect: lossy
+  - name: names
+    workload.command: program/names.sh
+    explore.budget: 2
+    controls: none
 """
 
 
@@ -86,8 +106,9 @@ def made(folder: Path) -> Path:
     shutil.copy(BUSYBOX, folder / "root/bin/busybox")
     for name in ("sh", "stty", "true", "setsid"):  # what `powercut shell` starts there
         (folder / "root/bin" / name).symlink_to("busybox")
-    (folder / "program/log.sh").write_text(PROGRAM)
-    (folder / "program/log.sh").chmod(0o755)
+    for name, text in (("log", PROGRAM), ("names", NAMES)):
+        (folder / f"program/{name}.sh").write_text(text)
+        (folder / f"program/{name}.sh").chmod(0o755)
     (folder / "in-guest.yaml").write_text(SCENARIO)
     return folder / "in-guest.yaml"
 
@@ -177,7 +198,7 @@ def test_a_recovery_in_a_guest_that_writes_beside_survives_cuts(gone_on: TrialRe
 def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) -> None:
     outcome = run_scenarios([made(tmp_path)], seed=7, results=tmp_path / "results")
     (run,) = outcome.runs
-    synced, unsafe = run.cells
+    synced, unsafe, names = run.cells
     assert synced.verdict is Verdict.SAFE, run.model_dump_json(indent=1)
     assert synced.commits_acked >= 12
     assert synced.states is not None
@@ -193,7 +214,17 @@ def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) 
         Verdict.LOSSY, (LsnRange(1, trial.commits_acked),)
     )  # fmt: skip
     (recorded,) = tmp_path.glob("results/in-guest/2*/cells/synced/0001")
-    assert TrialDir(recorded, recorded.parents[2]).read_record().pressed
+    record = TrialDir(recorded, recorded.parents[2]).read_record()
+    assert record.pressed
+    assert record.reads == CheckReads(1)
+    assert record.creation == Creation(0)  # its `setup` makes a file that holds nothing
+    assert names.verdict is Verdict.INCONCLUSIVE, names.model_dump_json(indent=1)
+    said = " ".join(finding.message for finding in names.trials[0].findings)
+    assert "the check has read none of the files that were written (data/n1" in said
+    assert "loses all that `setup` made (data/store)" in said
+    (recorded_names,) = tmp_path.glob("results/in-guest/2*/cells/names/0001")
+    made_by = TrialDir(recorded_names, recorded_names.parents[2]).read_record().creation
+    assert made_by == Creation(1, ("data/store",), acked=True), "no content of it is ever synced"
     a_shell_has_the_state_and_the_root(recorded)
 
 

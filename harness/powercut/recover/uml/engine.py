@@ -37,7 +37,7 @@ from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
 from powercut.recover.uml.read_map import ReadMap, read_granule
-from powercut.recover.uml.reads import reads_in
+from powercut.recover.files_read import reads_in
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]

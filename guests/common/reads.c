@@ -11,7 +11,7 @@
  * Of files that are gone after the check nothing is known; they count as read.  What cannot be
  * listed leaves no answer at all: then nothing is known of any file.
  */
-#include "init.h"
+#include "reads.h"
 
 #include "../../workloads/common/crc32c.h"
 
@@ -21,7 +21,9 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 struct seen {
@@ -31,7 +33,7 @@ struct seen {
 };
 
 static struct seen *files;
-static size_t count, room;
+static size_t count, room, prefix; /* `prefix`: bytes of a path before what is told of it */
 
 static void forget(void)
 {
@@ -47,7 +49,7 @@ static uint64_t in_ns(struct timespec time)
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static int note(const FTSENT *found, size_t root)
+static int note(const FTSENT *found)
 {
     const struct timespec never[] = {{0, 0}, {0, UTIME_OMIT}};
     const struct stat *status = found->fts_statp;
@@ -68,41 +70,52 @@ static int note(const FTSENT *found, size_t root)
         .size = S_ISREG(status->st_mode) ? (uint64_t)status->st_size : 0,
         .modified_ns = in_ns(status->st_mtim),
         .changed_ns = in_ns(status->st_ctim),
-        .path = (uint32_t)(strlen(found->fts_path) - root),
+        .path = (uint32_t)(strlen(found->fts_path) - prefix),
     };
     return utimensat(AT_FDCWD, found->fts_accpath, never, AT_SYMLINK_NOFOLLOW);
 }
 
-static int note_link(const FTSENT *found, size_t root)
+static int note_link(const FTSENT *found)
 {
     char target[PATH_MAX];
     ssize_t length = readlink(found->fts_accpath, target, sizeof target);
 
-    if (length < 0 || note(found, root) != 0)
+    if (length < 0 || note(found) != 0)
         return -1;
     files[count - 1].target = strndup(target, (size_t)length);
     files[count - 1].is.target = (uint32_t)length;
     return files[count - 1].target == NULL ? -1 : 0;
 }
 
-int reads_begin(void)
+int reads_date(const char *path)
 {
-    char *roots[] = {plan.mount_point, NULL};
-    size_t root = strlen(plan.mount_point) + 1;
+    struct statvfs now; /* its flags are those of mount(2) */
+    unsigned long kept = MS_RDONLY | MS_NODEV | MS_NOSUID | MS_NOEXEC;
+
+    if (statvfs(path, &now) != 0)
+        return -1;
+    kept &= now.f_flag;
+    return mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_STRICTATIME | kept, NULL);
+}
+
+int reads_begin(const char *root)
+{
+    char *roots[] = {(char *)root, NULL};
     FTS *walk;
     FTSENT *found;
     int result;
 
     forget();
-    walk = disks_date_reads() == 0 ? fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL) : NULL;
+    prefix = strlen(root) + 1;
+    walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
     result = walk == NULL ? -1 : 0;
     while (result == 0 && (errno = 0, found = fts_read(walk)) != NULL) {
         if (found->fts_info == FTS_DNR || found->fts_info == FTS_ERR || found->fts_info == FTS_NS)
             result = -1;
         else if (found->fts_info == FTS_F)
-            result = note(found, root);
+            result = note(found);
         else if (found->fts_info == FTS_SL || found->fts_info == FTS_SLNONE)
-            result = note_link(found, root);
+            result = note_link(found);
     }
     if (errno != 0)
         result = -1;
@@ -134,30 +147,28 @@ static uint32_t crc_of(const struct seen *file)
     return got < 0 ? 0 : crc;
 }
 
-void reads_put(void)
+size_t reads_put(uint8_t *to, size_t space, bool crcs)
 {
-    uint64_t at = page->answer, index;
     struct pcu_reads head = {count};
-    size_t root = strlen(plan.mount_point) + 1;
+    size_t at = sizeof head, index;
 
-    if (page->capacity - at < sizeof head)
-        return;
-    memcpy(area + at, &head, sizeof head);
-    at += sizeof head;
+    if (space < at)
+        return 0;
+    memcpy(to, &head, at);
     for (index = 0; index < count; index++) {
         struct seen *file = &files[index];
 
-        if (page->capacity - at < sizeof file->is + file->is.path + file->is.target)
-            return; /* half of it is not known, so nothing is */
+        if (space - at < sizeof file->is + file->is.path + file->is.target)
+            return 0; /* half of it is not known, so nothing is */
         file->is.unread = is_unread(file->path);
-        file->is.crc = (page->flags & PCU_FLAG_FILES) != 0 ? crc_of(file) : 0;
-        memcpy(area + at, &file->is, sizeof file->is);
-        memcpy(area + at + sizeof file->is, file->path + root, file->is.path);
+        file->is.crc = crcs ? crc_of(file) : 0;
+        memcpy(to + at, &file->is, sizeof file->is);
+        memcpy(to + at + sizeof file->is, file->path + prefix, file->is.path);
         at += sizeof file->is + file->is.path;
         if (file->target != NULL)
-            memcpy(area + at, file->target, file->is.target);
+            memcpy(to + at, file->target, file->is.target);
         at += file->is.target;
     }
-    page->after_answer = at - page->answer;
     forget();
+    return at;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a check has read, as guests/uml/reads.c tells it (guests/uml/share.h).
+"""Which files a check has read, as a guest tells it (guests/common/reads.h).
 
 Paths are a stranger's: they are told as a terminal may show them.
 """
