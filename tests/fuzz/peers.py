@@ -207,10 +207,10 @@ def scheduler(data: bytes) -> object:
 
 def uml_answer(data: bytes) -> object:
     """What PID 1 of a User-Mode Linux leaves in the memory that it shares with the controller."""
+    from powercut.recover.files_read import reads_in
     from powercut.recover.uml.answer import Trouble, observe
     from powercut.recover.uml.files import places_in
     from powercut.recover.uml.log import log_bytes
-    from powercut.recover.files_read import reads_in
     from powercut.recover.uml.share import Share, Verb
 
     share = Share(1 << 16)

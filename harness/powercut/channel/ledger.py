@@ -44,6 +44,17 @@ class Collection:
     failures: list[GuestError] = field(default_factory=list)
     listed: bytearray = field(default_factory=bytearray)
 
+    def add(self, message: Message) -> None:
+        """What it has found or printed.  Raises DamagedRecording if there is no end of it."""
+        if message.type is MessageType.EXTENT:
+            self.extents += decode_extents(message.payload)
+        elif message.type is MessageType.TEXT:
+            self.texts.append(message.text)
+        else:
+            self.listed += message.payload
+        if len(self.listed) > _LISTED_MAX:
+            raise DamagedRecording(f"a list of files of more than {_LISTED_MAX} bytes")
+
     def result(self, status: int) -> CommandResult:
         """The result, once the command has ended with `status`."""
         return CommandResult(
@@ -134,16 +145,10 @@ class Ledger:
                 key, value = _pair(message.text)
                 current.facts[key] = value
                 self.facts[key] = value
-            case MessageType.EXTENT:
-                current.extents += decode_extents(message.payload)
+            case MessageType.EXTENT | MessageType.TEXT | MessageType.READS:
+                current.add(message)
             case MessageType.LATENCY:
                 current.latency = self.latency = decode_latency(message.payload)
-            case MessageType.TEXT:
-                current.texts.append(message.text)
-            case MessageType.READS:
-                current.listed += message.payload
-                if len(current.listed) > _LISTED_MAX:
-                    raise DamagedRecording(f"a list of files of more than {_LISTED_MAX} bytes")
             case MessageType.MARK:
                 self.marks.append((at_ns, message.text))
             case MessageType.PONG:

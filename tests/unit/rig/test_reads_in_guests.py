@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check has read in a guest that is played: asked around the check, and believed if whole."""
+"""What a check has read in a guest that is played, asked before and after the check."""
 
 import struct
 from contextlib import contextmanager
@@ -15,9 +15,7 @@ from powercut.model.reads import FileRead
 from powercut.recover.plan import GuestRoot, RecoveryPlan
 from powercut.rig.recovery import NotedReads, recover_in_guest
 
-PLAN = RecoveryPlan.of(
-    "ext4", "", "/root/mnt", ("/check",), root=GuestRoot("/mnt", ("PATH=/bin",))
-)
+PLAN = RecoveryPlan.of("ext4", "", "/root/mnt", ("/check",), root=GuestRoot("/mnt", ("PATH=/bin",)))
 LISTED = struct.pack("<QQQQIIII", 1, 9, 1, 2, 1, 0, 1, 7) + b"n"
 FILES = (FileRead("n", 9, 1, 2, unread=True, crc=7),)
 

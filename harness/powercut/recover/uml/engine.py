@@ -24,6 +24,7 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.reads import FileRead
 from powercut.paths import WAL_BINARY
+from powercut.recover.files_read import reads_in
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite, Reads
@@ -37,7 +38,6 @@ from powercut.recover.uml.kernel import UmlKernel, host_kernel
 from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
 from powercut.recover.uml.read_map import ReadMap, read_granule
-from powercut.recover.files_read import reads_in
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]
