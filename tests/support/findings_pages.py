@@ -62,7 +62,7 @@ def pages() -> tuple[Page, ...]:
     order = [
         "hypervisor", "storage daemon", "image format", "file system",
         "file system in user space", "shared folder", "block driver", "a mount without a check",
-        "database", "block layer",
+        "database", "version control", "block layer",
     ]  # fmt: skip
     return tuple(
         sorted(found, key=lambda p: ("time only" in p.lost, order.index(p.layer), p.path.name))

@@ -39,8 +39,8 @@ seed 1, November 2026; a LOSSY row is a finding only once its cause is known.
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 _TAIL: Final = """
-[Xapian](findings/xapian-commit.md) and [Tokyo Cabinet](findings/tokyocabinet-transaction.md)
-have pages of their own. All cells on a disk, and one of them on files, too:
+A cause that is a link has a page of its own, with the line of the source, a reproduction and its
+twin. All cells on a disk, and one of them on files, too:
 
     workloads/products/packages.sh
     ./powercut run scenarios/products

@@ -10,6 +10,9 @@ An adapter has a class with three or four methods, and hands it to `main`:
 
 `damaged` of the class are the exceptions by which the product itself says that its store makes no
 sense: they convict.  Any other exception ends the check, which is INCONCLUSIVE.
+
+The word also=PATH of the command line makes the twin of a product that forgets a sync: the program
+itself syncs that file or folder of the store after each value, before the value is acknowledged.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import powercut_program  # it lies beside the examples
 from powercut_program import Session
 
 TENDED_EACH = 8
+ALSO = "also"
 
 
 class Store(Protocol):
@@ -46,10 +50,21 @@ def value_of(number: int) -> bytes:
 
 def settings(**defaults: str) -> dict[str, str]:
     """The words NAME=VALUE of the command line over `defaults`."""
-    given = dict(word.split("=", 1) for word in sys.argv[1:-2] if "=" in word)
+    given = _words()
+    given.pop(ALSO, None)
     if unknown := set(given) - set(defaults):
         sys.exit(f"{sys.argv[0]}: no setting {', '.join(sorted(unknown))}")
     return defaults | given
+
+
+def _words() -> dict[str, str]:
+    return dict(word.split("=", 1) for word in sys.argv[1:-2] if "=" in word)
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def main(make: Callable[[str], Store]) -> None:
@@ -68,13 +83,15 @@ def _run(make: Callable[[str], Store]) -> Callable[[str, Session], None]:
     def run(folder: str, session: Session) -> None:
         store = make(folder)
         number = max(store.read()) + 1
-        tend = getattr(store, "tend", None)
+        tend, also = getattr(store, "tend", None), _words().get(ALSO)
         session.ready()
         while True:
             session.trying(number)
             store.put(number, value_of(number))
             if tend is not None and number % TENDED_EACH == 0:
                 tend()
+            if also is not None:
+                _sync(f"{folder}/{also}")
             session.durable(number)
             number += 1
 

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""sqlitedict: commit(blocking=True); journal_mode=DELETE|OFF|WAL..."""
+"""sqlitedict: commit(blocking=True); journal=DELETE|OFF|WAL..., sync=OFF|FULL."""
 
 import sqlite3
 
 import adapter
 from sqlitedict import SqliteDict
 
-SETTINGS = adapter.settings(journal="DELETE")
+SETTINGS = adapter.settings(journal="DELETE", sync="")
 
 
 class Store:
@@ -15,6 +15,8 @@ class Store:
 
     def __init__(self, folder: str) -> None:
         self._dict = SqliteDict(f"{folder}/store.sqlite", journal_mode=SETTINGS["journal"])
+        if SETTINGS["sync"]:  # its own is OFF
+            self._dict.conn.execute(f"PRAGMA synchronous={SETTINGS['sync']}")
 
     def put(self, number: int, value: bytes) -> None:
         self._dict[str(number)] = value

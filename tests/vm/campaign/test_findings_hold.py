@@ -20,7 +20,7 @@ from findings_pages import FOLDER, Page, pages
 from suite_tools import qemu_tools
 
 from powercut.machine.guest.suites import suite_qemu, suite_uml
-from powercut.paths import BUILD
+from powercut.paths import BUILD, ROOT
 from powercut.recover.uml.engine import unavailable
 
 pytestmark = pytest.mark.campaign
@@ -29,6 +29,7 @@ SCRIPTS = [page for page in pages() if page.reproduction]
 QEMU_SUITES = ("host", "bookworm-backports", "trixie", "sid")
 UML_SUITES = ("host", "bullseye", "trixie", "sid")
 TOOLS = {"QEMU_IO": "qemu-io", "QEMU_IMG": "qemu-img", "QEMU_STORAGE_DAEMON": "qemu-storage-daemon"}
+PRODUCTS = ROOT / "workloads" / "products"
 TIMEOUT_S = 300
 PRESENT = 1
 
@@ -110,3 +111,18 @@ def test_fuse_of_this_kernel_has_the_fault_that_its_page_names():
     version = re.search(r"Linux ([\d.]+)", said)
     assert version, said
     assert is_named(page, "Linux", version[1], status), said
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in SCRIPTS if p.layer in ("database", "version control")],
+    ids=lambda p: p.path.stem,
+)  # fmt: skip
+def test_a_product_has_the_fault_that_its_page_names(page):
+    """workloads/products/packages.sh names what it needs of Debian, and fetches the rest."""
+    subprocess.run([PRODUCTS / "packages.sh"], check=True, timeout=TIMEOUT_S)
+    runner = "sh" if page.reproduction.endswith(".sh") else "/usr/bin/python3"
+    status, said = ran([runner, FOLDER / page.reproduction], PYTHONPATH=BUILD / "products/python")
+    assert status in (0, 1), said
+    product, _, version = page.seen[0].partition(" ")
+    assert re.search(rf"{product}.* {re.escape(version)}$", said, re.MULTILINE | re.IGNORECASE)
+    assert is_named(page, product, version, status), said
