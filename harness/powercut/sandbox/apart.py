@@ -17,10 +17,9 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.paths import PACKAGE
-from powercut.sandbox.confined import SETTINGS, find_tool, open_above, sandboxes
-from powercut.sandbox.users import for_all, lowered, topmost
+from powercut.sandbox.confined import SETTINGS, find_tool, sandboxes
+from powercut.sandbox.users import PROGRAMS, for_all, lowered, open_above, topmost
 
-_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _INSTALL: Final = "apt-get install bubblewrap, and allow it to make namespaces"
 
 
@@ -52,7 +51,7 @@ def start_apart(
     for setting in SETTINGS:
         if Path(setting).exists():
             argv += ["--ro-bind", setting, setting]
-    for path in map(Path, _PROGRAMS):
+    for path in PROGRAMS:
         if path.is_symlink():
             argv += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():

@@ -23,7 +23,7 @@ from powercut.model.errors import HostError
 from powercut.model.outside import MEMORY_PLACES
 from powercut.paths import REBUILD
 from powercut.sandbox.confined import SETTINGS
-from powercut.sandbox.users import guard_binary
+from powercut.sandbox.users import guard_binary, open_above
 
 EMPTY: Final = tuple(map(Path, MEMORY_PLACES))
 """Empty and in memory in there, but for what a check is made of."""
@@ -61,14 +61,8 @@ def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None)
             argv += ["--bind", str(lies[place])] if lies else memory
             argv.append(str(place))
     for path in shown:
-        argv += [*([] if lies else passable(path)), "--ro-bind", str(path), str(path)]
+        argv += [*([] if lies else open_above(path, EMPTY)), "--ro-bind", str(path), str(path)]
     return [*argv, "--ro-bind", str(guard_binary()), _GUARD]
-
-
-def passable(path: Path) -> list[str]:
-    """bubblewrap's options for folders above `path` in EMPTY, which are not its owner's alone."""
-    above = [one for one in path.parents if any(one.is_relative_to(place) for place in EMPTY)]
-    return [w for one in reversed(above[:-1]) for w in ("--perms", "0755", "--dir", str(one))]
 
 
 def capabilities(*, of_root: bool) -> list[str]:

@@ -34,9 +34,8 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
 from powercut.sandbox.heard import heard
-from powercut.sandbox.users import for_all, lowered, topmost
+from powercut.sandbox.users import PROGRAMS, for_all, lowered, open_above, topmost
 
-_PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
 """The loader's cache, and the types that mke2fs knows: the host's, and read-only."""
 
@@ -211,7 +210,7 @@ def _listen(process: subprocess.Popen[bytes], deadline: float) -> list[bytes]:
 
 def _readable(tool: str) -> list[Path]:
     """What programs need of the host; a tool that lies elsewhere brings its folder."""
-    paths = [Path(path) for path in (*_PROGRAMS, *_SETTINGS)]
+    paths = [Path(path) for path in (*PROGRAMS, *_SETTINGS)]
     if not any(Path(tool).is_relative_to(path) for path in paths):
         paths.append(Path(tool).parent)
     return [path for path in paths if path.exists()]
@@ -241,16 +240,6 @@ def _bubblewrap(command: list[str], given: _Grants) -> list[str]:
     for path in (*given.files, *given.folders):
         argv += [*open_above(path), "--bind", str(path), str(path)]
     return [*argv, "--", *users.argv, *command]
-
-
-def open_above(path: Path) -> list[str]:
-    """bubblewrap's options for folders above `path` in a view that begins empty.
-
-    bubblewrap would make them for their owner alone.
-    """
-    bound = [Path(program) for program in _PROGRAMS]
-    above = [one for one in path.parents[:-1] if not any(map(one.is_relative_to, bound))]
-    return [word for one in reversed(above) for word in ("--perms", "0755", "--dir", str(one))]
 
 
 def _landlock(command: list[str], given: _Grants) -> list[str]:

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Final
 
 from powercut.sandbox import landlock
-from powercut.sandbox.check import EMPTY, passable
+from powercut.sandbox.check import EMPTY
 from powercut.sandbox.confined import SETTINGS, find_tool, sandboxes
-from powercut.sandbox.users import FIRST, Lowered, as_user, for_all, lowered, topmost
+from powercut.sandbox.users import FIRST, Lowered, as_user, for_all, lowered, open_above, topmost
 
 IN_MEMORY: Final = Path("/dev/shm")
 _EMPTY_BYTES: Final = 64 << 10  # names of what is shown in there, and nothing else
@@ -124,9 +124,9 @@ def _bubblewrap(
             room = size if place == IN_MEMORY else _EMPTY_BYTES
             yield from ("--perms", "1777", "--size", str(room), "--tmpfs", str(place))
     for path in bound:
-        yield from (*passable(path), "--ro-bind", str(path), str(path))
+        yield from (*open_above(path, EMPTY), "--ro-bind", str(path), str(path))
     if memory is not None:
-        yield from (*passable(memory), "--bind", str(memory), str(memory))
+        yield from (*open_above(memory, EMPTY), "--bind", str(memory), str(memory))
     yield from ("--chdir", "/", "--", *users.argv)
 
 

@@ -32,6 +32,9 @@ from powercut.paths import PARTS
 FIRST: Final = 0x7FFF0000
 """The host's user that root of such a sandbox is: beyond those that are given to anybody."""
 
+PROGRAMS: Final = tuple(map(Path, ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")))
+"""Where the host's programs and libraries are, which sandboxes are shown."""
+
 _SETPCAP: Final = 1 << 8
 _FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
 _TRY_S: Final = 20.0
@@ -76,6 +79,18 @@ def lowered(own: Sequence[Path], *, limited: bool = False) -> Lowered:
     options = ("--cap-drop", "ALL", *added) if words else Lowered.options
     argv = [_GUARD, "--bare", *([] if limited else ["--unlimited"]), "--become", "0", *words, "--"]
     return Lowered((*options, "--ro-bind", str(guard_binary()), _GUARD), tuple(argv))
+
+
+def open_above(path: Path, empty: Iterable[Path] = (Path("/"),)) -> list[str]:
+    """bubblewrap's options for folders above `path` in what begins `empty`, which it would make for
+    their owner alone."""
+    above = [
+        one
+        for one in path.parents
+        if any(place in one.parents for place in empty)
+        and not any(map(one.is_relative_to, PROGRAMS))
+    ]
+    return [word for one in reversed(above) for word in ("--perms", "0755", "--dir", str(one))]
 
 
 def topmost(paths: Iterable[Path]) -> list[Path]:

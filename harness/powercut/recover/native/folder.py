@@ -34,13 +34,12 @@ from powercut.sandbox.check import (
     guarded,
     host_view,
     limits,
-    passable,
 )
 from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.heard import heard
 from powercut.sandbox.left import left_in
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
-from powercut.sandbox.users import for_all, users_apart
+from powercut.sandbox.users import for_all, open_above, users_apart
 
 LINES_MAX: Final = 64 << 20
 """Bytes that a check may say: what it said beyond would be missing, and look lost."""
@@ -188,7 +187,7 @@ def sandboxed_check(
     of_root = os.geteuid() == 0
     argv = [*limits(), _wrapper(folder), *host_view(shown), *capabilities(of_root=of_root)]
     argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
-    argv += [] if any(folder.is_relative_to(path) for path in shown) else passable(folder)
+    argv += [] if any(folder.is_relative_to(path) for path in shown) else open_above(folder, EMPTY)
     argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot, "--as-pid-1")]
     users = [] if captured else _users(command, state, folder, where, shown)
     guard = guarded(shown, of_root=of_root, kept=folder, apart=users)
