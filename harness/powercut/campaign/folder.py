@@ -65,7 +65,8 @@ class CaptureOrder:
 
 
 class _Acks:
-    """Counts what a program acknowledges, and wakes who waits for so many."""
+    """Counts what a program acknowledges, and wakes who waits for so many (0: for none), or once it
+    has said too much."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted
@@ -74,7 +75,7 @@ class _Acks:
 
     def hear(self, data: bytes) -> None:
         self._counter.take(data)
-        if self._counter.acks >= self._wanted:
+        if self._counter.too_much or 0 < self._wanted <= self._counter.acks:
             self.enough.set()
 
 
@@ -92,7 +93,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         atomic_unit=order.atomic_unit,
         seed=order.seed,
         output=directory.console,
-        on_said=acks.hear if order.acks else lambda _: None,
+        on_said=acks.hear,
     )
     with captured, scratch() as memory:
         run = sharing_command if order.share else confined_command

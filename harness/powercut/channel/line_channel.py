@@ -12,6 +12,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -221,11 +222,20 @@ class LineChannel(Closing):
                     self._keep(packet)
                 self._file.flush()
                 os.fsync(self._file.fileno())
-        except Exception as error:  # what is not read from here on is missing, whatever it was
-            self._failure = error
+        except Exception as error:  # what is not kept from here on is missing, whatever it was
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+            self._hear_out()
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+    def _hear_out(self) -> None:
+        """Receives and forgets: a guest that cannot say its lines stands still."""
+        with suppress(OSError):
+            while self._source.next():
+                pass
 
     def _keep(self, packet: Packet) -> None:
         if packet.data or packet.sent_ns is not None:
@@ -237,3 +247,5 @@ class LineChannel(Closing):
             self._said_end = self._source.said_end
             self._heard_s = time.monotonic()
             self._changed.notify_all()
+        if self._counter.too_much:
+            raise OSError(errno.EFBIG, f"it said {self._counter.too_much}")

@@ -28,6 +28,12 @@ GUEST_PORT: Final = "the guest's port for lines"
 LINE_MAX: Final = 4096
 """Bytes of a line that counts, without its end."""
 
+LINES_MAX: Final = 4 << 20
+"""Lines, and writes, that a program may say in a run: each is an object where they are read."""
+
+UNFINISHED_MAX: Final = 1 << 20
+"""Bytes that may come without an end of line; beyond them a program says no line any more."""
+
 _HEADER: Final = struct.Struct("<QI")
 _STAMPED: Final = 1 << 31
 _GUEST: Final = 1 << 30
@@ -61,9 +67,11 @@ def unpack(data: bytes, binding: Binding) -> tuple[Packet, ...]:
         raise DamagedRecording("the lines of the program do not begin as such a file does")
     if not data.startswith(header(binding)):
         raise DamagedRecording("the lines of the program are of another recording")
-    packets = []
+    packets: list[Packet] = []
     at = len(header(binding))
     while at < len(data):
+        if len(packets) > LINES_MAX:
+            raise DamagedRecording(f"the program's lines came in more than {LINES_MAX:,} writes")
         if at + _HEADER.size > len(data):
             raise DamagedRecording(f"the lines of the program end within a packet, at byte {at}")
         instant, length = _HEADER.unpack_from(data, at)
@@ -96,7 +104,12 @@ class LineCounter:
     def __init__(self) -> None:
         self.acks = 0
         self.ready = False
+        self.too_much = ""
+        """What of it was more than a program may say; empty if nothing was."""
         self._rest = b""
+        self._lines = 0
+        self._writes = 0
+        self._unfinished = 0
 
     @property
     def begun(self) -> bool:
@@ -106,6 +119,19 @@ class LineCounter:
     def take(self, data: bytes) -> None:
         """Takes what was received."""
         *whole, rest = (self._rest + data).split(b"\n")
+        self._count(data, len(whole))
         self._rest = rest[: LINE_MAX + 1]  # a line that is longer is none, however it continues
         self.acks += sum(_ACK.fullmatch(line) is not None for line in whole)
         self.ready = self.ready or any(line.rstrip(b"\r") == b"ready" for line in whole)
+
+    def _count(self, data: bytes, lines: int) -> None:
+        self._writes += 1
+        self._lines += lines
+        behind = len(data) - data.rfind(b"\n") - 1
+        self._unfinished = behind if lines else self._unfinished + behind
+        if self._unfinished > UNFINISHED_MAX:
+            self.too_much = f"a line of more than {UNFINISHED_MAX >> 20} MiB"
+        elif self._lines > LINES_MAX:
+            self.too_much = f"more than {LINES_MAX:,} lines"
+        elif self._writes > LINES_MAX:
+            self.too_much = f"lines in more than {LINES_MAX:,} writes"

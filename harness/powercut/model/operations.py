@@ -19,7 +19,7 @@ from powercut.model.verdict import LsnRange
 I64 = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Packet:
     """What one write of a program carried, and when it was made.
 

@@ -210,7 +210,7 @@ def _listen(process: subprocess.Popen[bytes], deadline: float) -> list[bytes]:
 
 def _readable(tool: str) -> list[Path]:
     """What programs need of the host; a tool that lies elsewhere brings its folder."""
-    paths = [Path(path) for path in (*PROGRAMS, *_SETTINGS)]
+    paths = [*PROGRAMS, *map(Path, _SETTINGS)]
     if not any(Path(tool).is_relative_to(path) for path in paths):
         paths.append(Path(tool).parent)
     return [path for path in paths if path.exists()]

@@ -515,8 +515,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "impossible-claims",
-            At("history_of", ("if problem:\n    trouble.append(problem)\n    continue")),
-            ("if False:\n    trouble.append(problem)\n    continue"),
+            At("history_of", ("if problem:\n    trouble.add(problem)\n    continue")),
+            ("if False:\n    trouble.add(problem)\n    continue"),
             "claims that cannot be are taken",
         ),
         (

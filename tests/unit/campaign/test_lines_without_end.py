@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 import tracemalloc
 from pathlib import Path
@@ -11,9 +12,17 @@ import pytest
 from hostile import bounded
 
 from powercut.campaign.folder import _Acks
+from powercut.channel import lines
+from powercut.channel.line_channel import LineChannel
+from powercut.channel.line_sources import StreamSource
+from powercut.channel.lines import LineCounter
+from powercut.model.binding import Binding
+from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.operations import Packet
 from powercut.recover.native.folder import LINES_MAX, ended_check
 from powercut.sandbox.printed import TAIL_BYTES, tail
+from powercut.workload.program import lines as program_lines
+from powercut.workload.program.claims import history_of
 from powercut.workload.program.lines import lines_of_run
 
 PIECE = bytes(1 << 16)
@@ -21,16 +30,81 @@ PIECE = bytes(1 << 16)
 
 def test_a_line_without_end_takes_bounded_time_and_memory():
     """Each piece was appended to all that came before: 256 MiB in pieces copied 512 GiB."""
-    acks = _Acks(2)
+    counter = LineCounter()
     begin = time.process_time()
     with bounded():
-        acks.hear(b"+ 1\n+ ")
+        counter.take(b"+ 1\n+ ")
         for _ in range(4096):
-            acks.hear(PIECE)
-        assert not acks.enough.is_set()
-        acks.hear(b"\n+ 2\n")
-        assert acks.enough.is_set()
+            counter.take(PIECE)
+        counter.take(b"\n+ 2\n")
+    assert (counter.acks, counter.too_much) == (2, "a line of more than 1 MiB")
     assert time.process_time() - begin < 8
+
+
+SAID = {
+    "a line of more than 1 MiB": [PIECE] * 17,
+    "more than 48 lines": [b"? 1\n" * 49],
+    "lines in more than 48 writes": [b"+"] * 49,
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_is_too_much_ends_the_run_and_is_named(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lines, "LINES_MAX", 48)
+    """What comes then is heard and forgotten: a guest that cannot write stands still, uncut."""
+    ours, theirs = socket.socketpair()
+    file = tmp_path / "lines.bin"
+    source = _Pieces([*SAID[what], PIECE, PIECE], ours)
+    with LineChannel(source, file, Binding()) as channel, theirs:
+        for wait in (channel.wait_ready, channel.drain):
+            with pytest.raises(HostError, match=f"could not be kept: .*it said {what}"):
+                wait(timeout_s=20)
+    assert source.pieces == []
+    assert file.stat().st_size < 2 << 20
+    acks = _Acks(0)
+    for piece in SAID[what]:
+        assert not acks.enough.is_set()
+        acks.hear(piece)
+    assert acks.enough.is_set()
+
+
+class _Pieces(StreamSource):
+    """A source whose packets are these pieces."""
+
+    def __init__(self, pieces: list[bytes], connection: socket.socket) -> None:
+        super().__init__(connection)
+        self.pieces = pieces
+
+    def next(self) -> Packet | None:
+        return Packet(0, self.pieces.pop(0)) if self.pieces else None
+
+
+def test_lines_beyond_the_limit_are_not_read_and_it_is_said(monkeypatch: pytest.MonkeyPatch):
+    """An honest history is incomplete then: never one in which something is lost."""
+    monkeypatch.setattr(program_lines, "LINES_MAX", 4)
+    history = history_of([Packet(n, b"? %d\n+ %d\n" % (n, n)) for n in range(3)])
+    assert (history.acked.tolist(), history.trouble) == ([0, 1], ("more than 4 lines",))
+    assert history_of([Packet(1, b"? 1\n+ 1\nready\n")]).trouble == ()
+
+
+def test_claims_that_cannot_be_take_bounded_memory():
+    said = [Packet(0, b"? 1\n+ 1\n" + b"+ 1\n" * 16384)]
+    tracemalloc.start()
+    try:
+        history = history_of(said)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+    assert history.trouble[-1] == "and 16380 more of its claims"
+
+
+def test_packets_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lines, "LINES_MAX", 3)
+    data = lines.header(Binding()) + lines.pack(Packet(1, b"")) * 5
+    with pytest.raises(DamagedRecording, match="more than 3 writes"):
+        lines.unpack(data, Binding())
 
 
 def test_empty_lines_without_end_take_bounded_memory():

@@ -12,7 +12,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
-from powercut.workload.program.lines import Line, LineKind, lines_of_check, lines_of_run
+from powercut.workload.program.lines import FirstFew, Line, LineKind, lines_of_check, lines_of_run
 
 _SHOWN_MAX: Final = 4
 
@@ -31,7 +31,7 @@ def history_of(
     attempts: dict[int, int] = {}
     acks: dict[int, int] = {}
     failed: set[int] = set()
-    trouble = list(read.problems)
+    trouble = FirstFew(_SHOWN_MAX, "of its claims", read.problems)
     ready = None
     atomic = False
     for line in read.lines:
@@ -41,7 +41,7 @@ def history_of(
         if line.kind is LineKind.ATOMIC and attempts:
             problem = "the program says `atomic` after its first attempt: it promises it of all"
         if problem:  # what cannot be is the program's mistake, and requires nothing
-            trouble.append(problem)
+            trouble.add(problem)
             continue
         match line.kind:
             case LineKind.ATOMIC:
@@ -58,17 +58,15 @@ def history_of(
             case LineKind.NOTE if tracer and line.text.startswith(f"{tracer} "):
                 pass
             case LineKind.NOTE:
-                trouble.append(f"no line of the contract: {f'~ {line.text[:60]}'!r}")
+                trouble.add(f"no line of the contract: {f'~ {line.text[:60]}'!r}")
             case _:
-                trouble.append(f"the program says: {line.text}")
-    more = len(trouble) - _SHOWN_MAX
-    told = trouble[:_SHOWN_MAX] + ([f"and {more} more of its claims"] if more > 0 else [])
+                trouble.add(f"the program says: {line.text}")
     return OperationHistory(
         *_columns(attempts),
         *_columns(acks),
         frozenset(failed),
         ready,
-        tuple(told),
+        trouble.told(),
         atomic=atomic,
     )
 

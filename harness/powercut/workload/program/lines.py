@@ -19,8 +19,8 @@ Its `check` says what it finds after a crash:
 What begins with `~` is a note of the tracer (sync_trace.py), if one runs the program.
 
 N is a number from 0 to 2^63 - 1 in decimal digits.  A line is ASCII or UTF-8, ends with a
-newline and has at most 4,096 bytes.  Whatever else comes is a mistake of the program, and makes
-what it says incomplete: never a loss.
+newline and has at most 4,096 bytes, and there are 4,194,304 lines at the most.  Whatever else comes
+is a mistake of the program, and makes what it says incomplete: never a loss.
 
 A claim is made when its line is whole: its instant is that of the packet with the newline.
 """
@@ -33,7 +33,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from powercut.channel.lines import LINE_MAX
+from powercut.channel.lines import LINE_MAX, LINES_MAX
 from powercut.model.operations import Packet
 
 OPERATION_MAX: Final = 2**63 - 1
@@ -72,7 +72,7 @@ _OF_CHECK: Final = frozenset(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """One line: operations from `first` to `last` (both 0 where it names none), and its text."""
 
@@ -105,46 +105,55 @@ def _read(
     packets: Iterable[Packet], kinds: frozenset[LineKind], *, unfinished_is_a_problem: bool
 ) -> Lines:
     lines: list[Line] = []
-    problems = _Problems()
+    problems = FirstFew(_PROBLEMS_MAX, "such lines")
     rest, too_long = b"", False
     for packet in packets:
         *whole, rest = (rest + packet.data).split(b"\n")
         if too_long and whole:  # this is its end, and no line of its own
             whole, too_long = whole[1:], False
         for raw in whole:
+            if len(lines) == LINES_MAX:
+                problems.add(f"more than {LINES_MAX:,} lines")
+                return Lines(tuple(lines), problems.told())
             _take(raw, packet.at_ns, kinds, lines, problems)
         if len(rest) > LINE_MAX and not too_long:
             problems.add(f"a line of more than {LINE_MAX} bytes")
             too_long = True
         rest = b"" if too_long else rest
     if rest and unfinished_is_a_problem:
-        problems.add("the last line has no end", rest)
+        problems.add(f"the last line has no end: {_shown(rest)}")
     return Lines(tuple(lines), problems.told())
 
 
-class _Problems:
-    """What was no line: the first few, and how many more, which may be 256 million."""
+class FirstFew:
+    """What is wrong: the first `most` of it, and how much more, which may be of millions."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, of_what: str, known: Iterable[str] = ()) -> None:
+        self._most = most
+        self._of_what = of_what
         self._first: list[str] = []
         self._more = 0
+        for words in known:
+            self.add(words)
 
-    def add(self, words: str, raw: bytes | None = None) -> None:
-        if len(self._first) == _PROBLEMS_MAX:
+    def add(self, words: str) -> None:
+        """One more."""
+        if len(self._first) == self._most:
             self._more += 1
         else:
-            self._first.append(words if raw is None else f"{words}: {_shown(raw)}")
+            self._first.append(words)
 
     def told(self) -> tuple[str, ...]:
-        return (*self._first, *([f"and {self._more} more such lines"] if self._more else []))
+        """What is shown of it; empty if nothing is wrong."""
+        return (*self._first, *([f"and {self._more} more {self._of_what}"] if self._more else []))
 
 
 def _take(
-    raw: bytes, at_ns: int, kinds: frozenset[LineKind], lines: list[Line], problems: _Problems
+    raw: bytes, at_ns: int, kinds: frozenset[LineKind], lines: list[Line], problems: FirstFew
 ) -> None:
     line = _parse(raw, at_ns)
     if line is None or line.kind not in kinds:
-        problems.add("no line of the contract", raw)
+        problems.add(f"no line of the contract: {_shown(raw)}")
     else:
         lines.append(line)
 
