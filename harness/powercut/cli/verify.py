@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -27,6 +27,8 @@ from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
     from powercut.campaign.bundle import BundleVerdict
+
+_WHOSE_WORD: Final = "The bundle is its maker's word: its seal shows that nothing changed since."
 
 
 @click.command(epilog=EVIDENCE_HELP)
@@ -111,9 +113,11 @@ def _verify_bundle(path: Path, json_file: Path | None) -> int:
 
     with unpacked(path) as (manifest, root):
         if manifest.kind == CAPTURE:
-            return verify_capture(root, json_file)
-        judged = verify_unpacked(path, manifest, root)
-    return _print_judged(judged, json_file)
+            status = verify_capture(root, json_file)
+        else:
+            status = _print_judged(verify_unpacked(path, manifest, root), json_file)
+    Speaker(json_file)(_WHOSE_WORD)
+    return status
 
 
 def _print_judged(judged: BundleVerdict, json_file: Path | None) -> int:

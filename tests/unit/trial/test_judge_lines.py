@@ -7,6 +7,7 @@ operations that a test says.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
@@ -23,7 +24,7 @@ from powercut.disk.pclog_format import EVENT
 from powercut.explore.explorer import explore
 from powercut.explore.state_judge import StateJudge
 from powercut.model.contract import CutPolicy
-from powercut.model.creation import Creation
+from powercut.model.creation import UNKNOWN_CREATION, Creation
 from powercut.model.errors import UsageError
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
@@ -37,6 +38,7 @@ from powercut.rig.engine_choice import EngineChoice
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import ControlKind, DiskSettings, FilesystemSettings, Parameters
 from powercut.scenario.settings_program import ProgramSettings
+from powercut.store import binding
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.verdict.judge import judge_recording
@@ -469,3 +471,60 @@ def test_a_disk_that_does_not_mount_shows_nothing_of_a_check(
     """A disk that lies leaves file systems that do not mount: no check has noticed anything."""
     directory = recorded(there, control=control, recovered=recovered)
     assert judge_recording(directory).verdict is verdict
+
+
+# --- what is sealed again by another hand ------------------------------------------------
+
+CLAIMS = {
+    "trouble": ("", "no power"),
+    "damage": ([], ["lines were lost"]),
+    "pinged": (False, True),
+    "pressed": (True, False),
+    "reads": (None, {"written": 9, "unread": []}),
+    "outside": (None, {"files": []}),
+    "creation": (None, {"made": 9, "lost": [], "acked": True}),
+    "versions": ({}, {"qemu": "1"}),
+    "program_files": ({}, {"p": "1"}),
+    "guest_facts": ({}, {"cache": "write through"}),
+    "recovery_facts": ({}, {"cache": "write through"}),
+    "timings_s": ({}, {"workload": 1.0}),
+    "extra": ({}, {"control": "lying-disk"}),
+    "withheld": ({},),
+    "powercut": ("9",),
+}
+
+
+def sealed_again(directory, **claims):
+    path = directory.path / "trial.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | claims))
+    directory.seal_recording()
+    directory.check_seal()
+    return judge_recording(directory)
+
+
+def test_what_is_claimed_is_bound_or_tried_here():
+    """`format` is checked, and the instant of the cut stands in the disk log, too."""
+    assert set(TrialRecord.model_fields) == {*binding._COVERED, *CLAIMS, "format", "cut_ns"}
+
+
+def test_no_claim_that_is_sealed_again_acquits_what_lost(recorded):
+    directory = recorded(ALL_BUT_ONE, reads=CheckReads(1, ("a",)))
+    said = [
+        sealed_again(directory, **{name: value}).verdict
+        for name, values in CLAIMS.items()
+        for value in values
+    ]
+    last = {name: values[0] for name, values in CLAIMS.items()}
+    said.append(sealed_again(directory, **last).verdict)
+    assert Verdict.SAFE not in said
+    assert said[-1] is Verdict.LOSSY
+
+
+def test_what_is_left_out_of_a_claim_is_said_not_to_be_known(recorded):
+    """The one who seals can take a doubt away, and not put a certainty in its place unseen."""
+    doubts = {"reads": CheckReads(1, ("a",)), "outside": LED, "creation": Creation(1, ("a",))}
+    directory = recorded(ALL, **doubts)
+    assert judge_recording(directory).verdict is Verdict.INCONCLUSIVE
+    result = sealed_again(directory, **dict.fromkeys(doubts))
+    assert result.verdict is Verdict.SAFE
+    assert {UNKNOWN_READS, UNKNOWN_OUTSIDE, UNKNOWN_CREATION} <= set(result.untested)
