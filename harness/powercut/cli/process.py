@@ -79,7 +79,8 @@ def _say_missing_packages() -> None:
 
     if names := missing():
         as_root = "" if os.geteuid() == 0 else "sudo "
-        echo(f"hint: {as_root}apt-get install {' '.join(names)}", err=True)
+        line = f"{as_root}apt-get install --no-install-recommends {' '.join(names)}"
+        echo(f"hint: {line}; or `powercut try --install`, which does that", err=True)
 
 
 def _want_open_files() -> None:

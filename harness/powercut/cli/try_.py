@@ -39,6 +39,11 @@ _EPILOG = (
     is_flag=True,
     help="Count what POSIX alone would lose as a loss, not what this file system keeps anyway.",
 )
+@click.option(
+    "--install",
+    is_flag=True,
+    help="Install with apt-get, and with sudo if need be, what this host lacks.",
+)
 @dry_run_option
 @env_option
 @scratch_option
@@ -49,6 +54,7 @@ _EPILOG = (
 def try_(
     command: Sequence[str],
     portable: bool,
+    install: bool,
     dry_run: bool,
     env: tuple[str, ...],
     scratch: tuple[str, ...],
@@ -72,6 +78,10 @@ def try_(
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
+    if install:
+        from powercut.doctor.packages import install as install_packages
+
+        install_packages()
     program = find_program(command).model_copy(update={"env": env, "scratch": scratch})
     if dry_run:
         return try_without_cut(program, options, seed, json_file)

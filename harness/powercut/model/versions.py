@@ -21,6 +21,8 @@ SUITES: Final = ("bookworm", "bookworm-backports", "trixie", "sid")
 UML_SUITES: Final = ("bullseye", *SUITES)
 """Debian suites whose User-Mode Linux can be used; bullseye's has the faults of 2021."""
 
+STAND_IN: Final = "trixie"
+"""The suite whose User-Mode Linux is the host's where its distribution has none, as Ubuntu."""
 
 CHOSEN: Final = ("qemu", "qemu_after_move", "kernel")
 """The settings of a machine that choose versions."""

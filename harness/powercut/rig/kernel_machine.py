@@ -35,11 +35,13 @@ from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
 from powercut.model.outside import LeftFiles
+from powercut.model.versions import HOST
 from powercut.recover.uml import boot
 from powercut.rig import loop_guest
 from powercut.rig.host_files import KernelOptions, sha256_of, uml_release
 from powercut.rig.loop_guest import LoopGuest
 from powercut.rig.program_guest import ProgramGuest
+from powercut.rig.recovery_kernel import recovery_kernel
 from powercut.scenario.settings import MachineSettings
 
 GUEST_KERNEL: Final = "guest kernel"
@@ -269,7 +271,7 @@ def uml_backend(cache: Path) -> _KernelBackend:
     """User-Mode Linux; nothing of it is kept in `cache`."""
     del cache
     return _KernelBackend(
-        lambda: tuple(boot.unavailable()),
+        lambda: tuple(boot.unavailable(recovery_kernel(HOST))),
         PacketSource,
         lambda options, nbd, folder, lines: ProgramGuest(
             options.kernel, nbd, options.plan, folder, lines
@@ -282,7 +284,7 @@ def loop_backend(cache: Path) -> _KernelBackend:
     """The kernel of this host, which mounts the disk over a loop device."""
     del cache
     return _KernelBackend(
-        lambda: (*boot.unavailable(), *loop_guest.unavailable()),
+        lambda: (*boot.unavailable(recovery_kernel(HOST)), *loop_guest.unavailable()),
         StampedSource,
         lambda options, nbd, folder, lines: LoopGuest(nbd, options.plan, folder, lines),
         own_kernel=True,

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from powercut.machine.guest.apt import has_debian_key
 from powercut.machine.guest.suites import suite_uml
-from powercut.model.errors import UsageError
-from powercut.model.versions import HOST
-from powercut.recover.uml.kernel import UmlKernel, host_kernel
+from powercut.model.errors import HostError, UsageError
+from powercut.model.versions import HOST, STAND_IN
+from powercut.recover.uml.kernel import UmlKernel, host_kernel, is_debian
 from powercut.scenario.settings import Parameters, ProgramSettings
 
 _FETCH_S: Final = 900.0
@@ -26,16 +28,29 @@ def program_kernel(parameters: Parameters) -> str:
 def recovery_kernel(name: str) -> UmlKernel:
     """`host`, that of a Debian suite, which is fetched if it is not in the cache, or a path.
 
+    A distribution without one, as Ubuntu, gets that of a suite for the host's.
     Of a path, the modules are in lib/modules of the program's folder, where `make ARCH=um
     modules_install INSTALL_MOD_PATH=.` puts them.  Raises UsageError for what is neither,
     HostError if it cannot be had.
     """
     if name == HOST:
-        return host_kernel()
+        return _of_this_host()
     if "/" in name:
         program = Path(name).absolute()
         if not os.access(program, os.X_OK) or program.is_dir():
             raise UsageError(f"{program} is no program", hint="give the `linux` of make ARCH=um")
         return UmlKernel(name, program, program.parent / "lib/modules")
-    kernel = suite_uml(name, deadline=time.monotonic() + _FETCH_S)
-    return UmlKernel(name, kernel.program, kernel.modules, kernel.libraries)
+    return _of_suite(name)
+
+
+def _of_this_host() -> UmlKernel:
+    kernel = host_kernel()
+    if not kernel.program.exists() and not is_debian() and has_debian_key():
+        with suppress(HostError):  # what it is there for finds that there is none, and says so
+            return _of_suite(STAND_IN)
+    return kernel
+
+
+def _of_suite(suite: str) -> UmlKernel:
+    kernel = suite_uml(suite, deadline=time.monotonic() + _FETCH_S)
+    return UmlKernel(suite, kernel.program, kernel.modules, kernel.libraries)

@@ -26,7 +26,10 @@ _STABLE: Final = ("bookworm", "trixie")
 """Suites that have updates and security updates beside them."""
 
 _FIELDS: Final = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
-_NO_MIRROR: Final = "a suite is fetched from the Debian mirror in /etc/apt: add one, apt-get update"
+_NO_MIRROR: Final = (
+    "a suite is fetched from the Debian mirror in /etc/apt, or from Debian's own: "
+    "apt-get install debian-archive-keyring"
+)
 _REMEDY: Final = "it needs the network once; is the mirror in /etc/apt reachable?"
 _OLD_MIRROR: Final = (
     "if the mirror is old on purpose, write 'Acquire::Check-Valid-Until \"false\";' to "
@@ -40,6 +43,9 @@ class Mirrors:
 
     main: str
     security: str = ""
+
+
+_DEBIAN: Final = Mirrors("http://deb.debian.org/debian", "http://deb.debian.org/debian-security")
 
 
 def parse_mirrors(targets: str) -> Mirrors:
@@ -57,10 +63,23 @@ def parse_mirrors(targets: str) -> Mirrors:
     return Mirrors(mirrors["Debian"], mirrors.get("Debian-Security", ""))
 
 
+def has_debian_key() -> bool:
+    """Whether Debian's packages can be trusted here; `/etc/apt` need not name a mirror then."""
+    return _KEYRING.exists()
+
+
 def host_mirrors(*, deadline: float) -> Mirrors:
-    """The mirrors that this host uses.  Raises HostError if it has none of Debian's."""
+    """The mirrors that this host uses; Debian's own if it has none, and has Debian's key.
+
+    Raises HostError if it has neither.
+    """
     argv = ["apt-get", "indextargets", "--format", _FIELDS, "Created-By: Packages"]
-    return parse_mirrors(run_tool(argv, deadline=deadline, hint=_NO_MIRROR))
+    try:
+        return parse_mirrors(run_tool(argv, deadline=deadline, hint=_NO_MIRROR))
+    except HostError:
+        if not has_debian_key():
+            raise
+        return _DEBIAN
 
 
 def source_lines(suite: str, mirrors: Mirrors, *, keyring: Path = _KEYRING) -> tuple[str, ...]:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
-from powercut.model.versions import HOST
+from powercut.model.versions import HOST, STAND_IN
+from powercut.paths import CACHE
 from powercut.recover.plan import PlanLayers
 
 PROGRAM: Final = "linux.uml"
 HOST_MODULES: Final = Path("/usr/lib/uml/modules")
+_FETCHED_MODULES: Final = "root/usr/lib/uml/modules"
+_LIBRARIES: Final = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu")
 MODULE_FILES: Final = (
     "drivers/block/brd.ko",
     "drivers/block/loop.ko",
@@ -103,5 +107,19 @@ def _stems(listed: Path) -> frozenset[str]:
 
 
 def host_kernel() -> UmlKernel:
-    """The User-Mode Linux in PATH, whether it is there or not."""
-    return UmlKernel(HOST, Path(shutil.which(PROGRAM) or PROGRAM), HOST_MODULES)
+    """The User-Mode Linux in PATH, or what was fetched in its stead, whether it is there or not."""
+    found = shutil.which(PROGRAM)
+    fetched = CACHE / "suites" / STAND_IN / "uml"  # powercut.machine.guest.suites
+    if found is not None or not (fetched / "about.json").exists() or is_debian():
+        return UmlKernel(HOST, Path(found or PROGRAM), HOST_MODULES)
+    folders = [fetched / "root" / name for name in _LIBRARIES]
+    libraries = ":".join(str(folder) for folder in folders if folder.is_dir())
+    return UmlKernel(STAND_IN, fetched / PROGRAM, fetched / _FETCHED_MODULES, libraries)
+
+
+def is_debian() -> bool:
+    """Whether the host's distribution has a User-Mode Linux of its own."""
+    try:
+        return platform.freedesktop_os_release().get("ID", "debian") == "debian"
+    except OSError:
+        return True

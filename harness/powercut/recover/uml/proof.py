@@ -34,7 +34,9 @@ _READER: Final = (
     *("/bin/wal", "read", f"run_id={'0' * 32}"),
     *("layout=raw", "path=/dev/dm-0", "record=512", "align=512"),
 )
-_INSTALL: Final = "apt-get install user-mode-linux (Debian has it, Ubuntu does not)"
+_INSTALL: Final = (
+    "apt-get install user-mode-linux; on Ubuntu debian-archive-keyring, and Debian's is fetched"
+)
 _NEWER: Final = "a newer user-mode-linux, or a host that lets one program trace another"
 
 _known: dict[str, UmlProof] = {}
