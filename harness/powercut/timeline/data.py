@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from powercut.model.units import NEVER
 from powercut.model.verdict import Difference
 from powercut.paths import command, from_here
 from powercut.timeline.inside import Inside
+from powercut.timeline.names import FileRow
 from powercut.timeline.pictures import pictures_json
 from powercut.timeline.source import Shown, Source
 from powercut.witness.search import Drop, items_of
@@ -81,12 +83,22 @@ def inside_json(inside: Inside, name: str) -> Json:
         files = inside.files(name)
     except PowercutError as error:
         return {"problem": str(error), "files": [], "left_off": 0}
-    changed = sorted(files, key=lambda one: (one.size == one.whole, one.path))
+    changed = sorted(
+        files, key=lambda one: (one.size == one.whole and one.differs is None, one.path)
+    )
     return {
         "problem": "",
-        "files": [(file.path, file.size, file.whole) for file in changed[:_FILES_MAX]],
+        "files": _rows(changed),
         "left_off": max(len(files) - _FILES_MAX, 0),
     }
+
+
+def _rows(files: Sequence[FileRow]) -> list[tuple[Any, ...]]:
+    """Path, size, size with nothing missing, and of what differs: at which byte, both sides."""
+    return [
+        (one.path, one.size, one.whole, None if one.differs is None else astuple(one.differs))
+        for one in files[:_FILES_MAX]
+    ]
 
 
 def embedded(data: Json) -> str:
@@ -244,7 +256,7 @@ def _state(source: Source, shown: Shown, tell: Tell) -> Json:
             (drop.write, of[drop.write], text, why)
             for drop, (text, why) in zip(drops, told, strict=False)
         ],
-        "files": [(file.path, file.size, file.whole) for file in files[:_FILES_MAX]],
+        "files": _rows(files),
         "files_left_off": max(len(files) - _FILES_MAX, 0),
         "commands": [
             (purpose, f"{powercut} {verb} {here} {shown.name}")

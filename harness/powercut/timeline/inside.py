@@ -5,16 +5,19 @@ have if nothing were missing.  No check is run, and nothing is judged.
 
 from __future__ import annotations
 
+import tempfile
 import threading
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
 
 from powercut.crash.states import CrashState
 from powercut.explore.file_maps import files_of, mappable
 from powercut.model.errors import HostError, PowercutError
-from powercut.recording.materialize import resolve_state
+from powercut.recording.materialize import resolve_state, write_image
 from powercut.recording.open_recording import Recording
 from powercut.store.file_map import MappedFile
+from powercut.timeline.contents import COMPARED_MAX, FILES_MAX, excerpt, laid_out
 from powercut.timeline.names import FileRow
 
 _KEPT: Final = 64
@@ -55,9 +58,33 @@ class Inside:
         except HostError as error:
             raise PowercutError(f"this state cannot be listed: {error}") from error
         sizes, wanted = _sizes(there), _sizes(everything)
+        compared = self._contents(state, there), self._contents(whole, everything)
         return [
-            FileRow(path, sizes.get(path), wanted.get(path)) for path in sorted({*sizes, *wanted})
+            FileRow(
+                path,
+                sizes.get(path),
+                wanted.get(path),
+                excerpt(compared[0][path], compared[1][path])
+                if path in compared[0] and path in compared[1]
+                else None,
+            )
+            for path in sorted({*sizes, *wanted})
         ]
+
+    def _contents(self, state: CrashState, files: Iterable[MappedFile]) -> dict[str, bytes]:
+        """The bytes as the cut has left them, where recovery has found the files."""
+        small = [file for file in files if not file.folder][:FILES_MAX]
+        with tempfile.TemporaryDirectory() as folder:
+            image = Path(folder, "disk")
+            write_image(self._recording, self._recording.space.image_writes(state), image)
+            with image.open("rb") as disk:
+                return {file.path: laid_out(_parts(disk, file)) for file in small}
+
+
+def _parts(disk: BinaryIO, file: MappedFile) -> Iterator[tuple[int, bytes]]:
+    for place, at, size in file.extents:
+        disk.seek(place)
+        yield at, disk.read(min(size, max(COMPARED_MAX - at, 0)))
 
 
 def _sizes(files: Iterable[MappedFile]) -> dict[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Protocol
 
-from powercut.crash.folder import FolderSpace, Tree
+from powercut.crash.folder import FileState, FolderSpace
 from powercut.crash.folder_rows import NameChange
 from powercut.crash.states import CrashState
 from powercut.model.timeline import RequestKind
@@ -20,6 +20,7 @@ from powercut.recording.folder_names import FolderNames, in_file
 from powercut.recording.instants import plain_state
 from powercut.recording.open_recording import Recording
 from powercut.store.file_map import read_file_maps
+from powercut.timeline.contents import FILES_MAX, Excerpt, contents_of, excerpt
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import Drop
 from powercut.witness.story import why_volatile
@@ -31,11 +32,15 @@ _PARTS: Final = 3
 
 @dataclass(frozen=True)
 class FileRow:
-    """A file of a state: its size there, and if nothing were missing; None for what is unknown."""
+    """A file of a state: its size there, and if nothing were missing; None for what is unknown.
+
+    `differs`: where its contents do; None if they are the same, or were not compared.
+    """
 
     path: str
     size: int | None
     whole: int | None
+    differs: Excerpt | None = None
 
 
 class Names(Protocol):
@@ -145,13 +150,21 @@ class TreeNames:
 
     def files(self, state: CrashState) -> list[FileRow]:
         """All of them: a state of a folder is known without mounting it."""
-        there = _sizes(self._space.tree(state))
+        there = dict(self._space.tree(state).files)
         everything = plain_state(self._space, state.instant, everything=True)
-        whole = _sizes(self._space.tree(everything))
-        return [
-            FileRow(path, there.get(path), whole.get(path)) for path in sorted({*there, *whole})
-        ]
+        whole = dict(self._space.tree(everything).files)
+        left = FILES_MAX
+        rows = []
+        for path in sorted({*there, *whole}):
+            ours, theirs = there.get(path), whole.get(path)
+            differs = None
+            if left and ours is not None and theirs is not None and ours.parts != theirs.parts:
+                left -= 1
+                sides = (contents_of(self._space, one) for one in (ours, theirs))
+                differs = excerpt(*sides)
+            rows.append(FileRow(path, _size(ours), _size(theirs), differs))
+        return rows
 
 
-def _sizes(tree: Tree) -> dict[str, int]:
-    return {path: file.size for path, file in tree.files}
+def _size(file: FileState | None) -> int | None:
+    return None if file is None else file.size

@@ -262,7 +262,10 @@ def test_a_server_lists_the_files_of_a_state(
         _, state = states
         if not state.survivors:
             raise HostError("the file system does not mount")
-        every = [MappedFile(path=one, extents=((0, 0, mounted[one]),)) for one in mounted]
+        every = [
+            MappedFile(path=one, extents=((0 if one == "log" else 1 << 40, 0, mounted[one]),))
+            for one in mounted
+        ]
         return [tuple(every), tuple(every[:2])]
 
     source = source_at(trial(run, "lying"))
@@ -278,6 +281,9 @@ def test_a_server_lists_the_files_of_a_state(
     rows = text(page, "#details [aria-label='files of this state']")
     assert "gone\tnot there\t0 bytes\tis gone" in rows
     assert "<b>new</b>\t8,192 bytes\t8,192 bytes\tnone" in rows
+    assert "log\t4,096 bytes\t4,096 bytes\tits contents" in rows
+    differ = text(page, "#details [aria-label='contents that differ']").splitlines()
+    assert [line.split("\t")[0] for line in differ] == ["file", "log"]
     none = next(one for one in source.states if not one.state.survivors)
     page(f"window.timeline.pick({json.dumps(none.name)})")
     page.click("#inside")

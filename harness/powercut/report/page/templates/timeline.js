@@ -240,10 +240,19 @@ function tellFiles() {
   const missing = path => [...gone].filter(([name]) => name === path || name.startsWith(path + ",")).reduce((sum, one) => sum + one[1], 0);
   return [heading("Its files"), ...table("files of this state",
     sizes ? ["file", "size", "if nothing were missing", "missing writes"] : ["file", "mapped, if nothing were missing", "missing writes"],
-    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none by its name"]), state.files_left_off)];
+    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none by its name"]), state.files_left_off),
+  ...tellContents(state.files, "")];
+}
+// Where the contents begin to differ, a few bytes before that.
+function tellContents(files, about) {
+  const differ = files.filter(one => one[3]);
+  if (!differ.length) return [];
+  return [heading("Where contents differ"), ...about ? [make("p", { class: "soft" }, about)] : [],
+    ...table("contents that differ", ["file", "from byte", "in this state", "if nothing were missing"],
+      differ.map(([path, , , [at, there, whole]]) => [path, number(at), make("code", {}, there), make("code", {}, whole)]), 0)];
 }
 
-const tellers = { files: tellFiles };
+const tellers = { files: tellFiles, contents: tellContents };
 
 function tellAck(here) {
   const one = here.one;
