@@ -55,6 +55,19 @@ def test_the_mirror_is_the_hosts_own() -> None:
     assert "apt-get update" in caught.value.hint
 
 
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_host_without_debians_mirrors_has_debians_own_by_its_key(
+    has_key: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apt, "run_tool", lambda *_, **__: "Ubuntu|Ubuntu|http://u.example/\n")
+    monkeypatch.setattr(apt, "has_debian_key", lambda: has_key)
+    if has_key:
+        assert apt.host_mirrors(deadline=1.0).main == "http://deb.debian.org/debian"
+    else:
+        with pytest.raises(HostError, match="no Debian mirror"):
+            apt.host_mirrors(deadline=1.0)
+
+
 def test_a_suite_has_its_updates_and_backports_their_base() -> None:
     def lines(suite: str, mirrors: Mirrors = MIRRORS) -> list[str]:
         return [

@@ -27,8 +27,8 @@ _STABLE: Final = ("bookworm", "trixie")
 
 _FIELDS: Final = "$(ORIGIN)|$(LABEL)|$(REPO_URI)"
 _NO_MIRROR: Final = (
-    "a suite is fetched from the Debian mirror in /etc/apt, or from Debian's own: "
-    "apt-get install debian-archive-keyring"
+    "a suite is fetched from the Debian mirror in /etc/apt: add one, apt-get update; or from "
+    "Debian's own: apt-get install debian-archive-keyring"
 )
 _REMEDY: Final = "it needs the network once; is the mirror in /etc/apt reachable?"
 _OLD_MIRROR: Final = (
