@@ -84,8 +84,9 @@ class Recording:
             return self.known_evidence
         if self.known_promises is not None:
             raise UsageError(
-                f"{self.directory.path}: it is of a program, whose bytes powercut does not know",
-                hint="its crash states can be explored and materialised: powercut explore",
+                f"{self.directory.path}: this is known of powercut's own log, not of programs",
+                hint="powercut explore recovers its crash states, powercut audit flushes ranks its "
+                "flushes",
             )
         if self.layout is None:
             raise UsageError(

@@ -246,9 +246,9 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
         each = "" if len(names) == 1 else " each"
         sentences.append(
-            f"{who}: SAFE rests on the recording, not on {count(cuts, 'cut')}{each} without a "
-            f"loss: by itself that only shows (95 % confidence) that fewer than {percent(bound)} "
-            f"of such cuts lose {noun}."
+            f"{who}: SAFE rests on the recording. {count(cuts, 'cut')}{each} without a loss would "
+            f"only show that fewer than {percent(bound)} of such cuts lose {noun} "
+            "(95 % confidence)."
         )
     return sentences
 

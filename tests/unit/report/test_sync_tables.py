@@ -92,7 +92,10 @@ def test_the_audit_says_which_part_was_missing_and_how_many_states_were_not_judg
     assert "missing alone: 2 of 4 writes, 2, 3 (journal)" in text
     assert "torn alone: 1 of 4 writes, 7 (inodes)" in text
     assert "not judged: 4 states: the check ended with status 135" in text
-    assert "one of 2 promises, 12 of them without a part of what hung on it" in text
+    assert (
+        "if one of 2 promises is ignored, 12 of them if a part of what it made durable is missing"
+        in text
+    )
 
 
 def test_a_row_for_each_flush_of_a_call():

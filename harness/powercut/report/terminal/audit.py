@@ -285,7 +285,7 @@ def _states_line(audit: Audit) -> str:
         return "states: none were recovered; classes rest on bytes alone"
     in_part = sum(one.states_in_part for one in audit.promises)
     return (
-        f"states: {audit.states:,} recovered with engine {audit.engine}, each legal only without "
-        f"one of {words.count(audit.states_from, 'promise')}, {in_part:,} of them without a part "
-        f"of what hung on it, in {audit.seconds:.1f} s"
+        f"states: {audit.states:,} recovered with engine {audit.engine}, each legal only if "
+        f"one of {words.count(audit.states_from, 'promise')} is ignored, {in_part:,} of them if a "
+        f"part of what it made durable is missing, in {audit.seconds:.1f} s"
     )

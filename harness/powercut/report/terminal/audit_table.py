@@ -25,7 +25,7 @@ _COLUMNS = (
 _LEGEND = (
     "needed: a recovered state loses something acknowledged without it; of those looked at",
     "unseen: no recovered state needed it (no proof); out of so many states, so many of which "
-    "lacked only a part of what hung on it",
+    "lacked only a part of what it made durable",
     "idle: made nothing durable (proved)",
     "join: unseen, and nothing was acknowledged until the next flush, which would do for both; "
     "proved where nothing was written in between",

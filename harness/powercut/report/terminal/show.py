@@ -112,7 +112,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
     if interrupted:
         console.print(escape(interrupted), highlight=False)
     for control in cell.controls:
-        sign = "as it must" if control.behaved else "IT MUST NOT"
+        sign = "as it must be" if control.behaved else "AND IT MUST NOT BE"
         console.print(
             f"  control {control.name}: {escape(control.message)}, {sign}",
             highlight=False,
