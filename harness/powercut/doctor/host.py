@@ -23,6 +23,7 @@ from powercut.disk.root_cache import cached_roots, packages_size
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
+from powercut.machine.patience import patience
 from powercut.machine.processor_quota import processor_quota
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import PowercutError
@@ -37,7 +38,7 @@ from powercut.paths import (
     RESULTS,
     command,
 )
-from powercut.recover.uml.proof import uml_proof
+from powercut.recover.uml.proof import PROOF_TIMEOUT_S, uml_proof
 from powercut.rig.folder import CapturedFolder
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
@@ -212,7 +213,7 @@ def _versions_in(item: CachedSuite) -> list[str]:
 
 def _uml(*, fresh: bool) -> Probe:
     slower = "crash states are recovered in guests, several times slower"
-    proof = uml_proof(fresh=fresh)
+    proof = uml_proof(fresh=fresh, timeout_s=PROOF_TIMEOUT_S * patience())
     try:
         version = _said("linux.uml", "--version").splitlines()[-1]
     except _Absent as absent:
@@ -382,6 +383,7 @@ def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Pro
         for accelerator in Accelerator:
             with suppress(PowercutError):  # the probe itself says it
                 accelerator_proof(accelerator, timeout_s=patience_s)
+        uml_proof(timeout_s=patience_s)
     return [probe(fresh=fresh) for probe in _PROBES.values()]
 
 

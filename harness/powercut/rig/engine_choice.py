@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
+from powercut.machine.patience import patience
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
 from powercut.model.versions import HOST
 from powercut.recover.uml.kernel import UmlKernel
-from powercut.recover.uml.proof import uml_proof
+from powercut.recover.uml.proof import PROOF_TIMEOUT_S, uml_proof
 from powercut.rig import commands
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
 from powercut.scenario.place import Files, place_of
@@ -126,7 +127,7 @@ def engine_for(
     if name == "guest":
         return EngineChoice(name)
     recovers = recovery_kernel(kernel)
-    proof = uml_proof(recovers)
+    proof = uml_proof(recovers, timeout_s=PROOF_TIMEOUT_S * patience())
     if proof.ok:
         return EngineChoice("uml", kernel=recovers)
     if kernel != HOST:

@@ -4,7 +4,8 @@
 A `linux.uml` that is installed proves nothing: on some processors it panics at its first
 program, in some sandboxes it may not trace one.  So a kernel is booted and PID 1 runs the
 log reader once.  The outcome is kept in the cache until the host reboots, or a program that
-takes part changes.  That a busy host gave no answer in time is no property of it and is not kept.
+takes part changes.  A kernel that says nothing in time may be slow only: that is kept for an hour,
+so that no start pays for it again, or until somebody gives it longer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from powercut.recover.uml.engine import UmlEngine
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
 
 PROOF_TIMEOUT_S: Final = 60.0
-"""A boot takes 1 to 3 s; only a hung kernel or a very busy host gets there."""
+"""Of a quiet host.  A boot takes 1 to 3 s; only a hung kernel or a very slow host gets there."""
+
+_SILENCE_S: Final = 3600.0
 
 _SIZE: Final = 1 << 20
 _READER: Final = (
@@ -38,6 +41,7 @@ _INSTALL: Final = (
     "apt-get install user-mode-linux; on Ubuntu debian-archive-keyring, and Debian's is fetched"
 )
 _NEWER: Final = "a newer user-mode-linux, or a host that lets one program trace another"
+_LONGER: Final = "if it is only slow: powercut doctor --patience SECONDS"
 
 _known: dict[str, UmlProof] = {}
 
@@ -46,13 +50,15 @@ _known: dict[str, UmlProof] = {}
 class UmlProof:
     """What a probe kernel showed: whether it worked, and in one line what happened.
 
-    `seconds` is how long it took, `remedy` what might help if it did not work.
+    `seconds` is how long it took, `remedy` what might help if it did not work; `silent` says that
+    its time was up, and nothing else was wrong.
     """
 
     ok: bool
     detail: str
     seconds: float
     remedy: str = ""
+    silent: bool = False
 
 
 def uml_proof(
@@ -60,7 +66,8 @@ def uml_proof(
 ) -> UmlProof:
     """Whether the `uml` engine works on this host, from the cache unless `fresh`.
 
-    With the host's kernel if none is given.  Takes 1 to 3 s when it is not known yet.
+    With the host's kernel if none is given.  Takes 1 to 3 s when it is not known yet.  One that
+    once stayed silent for less than `timeout_s` gets that long.
     """
     kernel = kernel or host_kernel()
     reasons = uml_boot.unavailable(kernel)
@@ -71,13 +78,11 @@ def uml_proof(
     key = _key(kernel)
     if not fresh:
         found = _known.get(key) or _read(kernel, key)
-        if found is not None:
+        if found is not None and not (found.silent and timeout_s > found.seconds):
             _known[key] = found
             return found
-    proof, lasting = _prove(kernel, timeout_s)
-    if lasting:
-        _known[key] = proof
-        _write(kernel, key, proof)
+    proof = _known[key] = _prove(kernel, timeout_s)
+    _write(kernel, key, proof)
     return proof
 
 
@@ -100,8 +105,7 @@ def _key(kernel: UmlKernel) -> str:
     return "\n".join(parts)
 
 
-def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
-    """Boots; also whether the outcome says something lasting about this host."""
+def _prove(kernel: UmlKernel, timeout_s: float) -> UmlProof:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="powercut-") as folder:
         base = Path(folder) / "base"
@@ -118,8 +122,9 @@ def _prove(kernel: UmlKernel, timeout_s: float) -> tuple[UmlProof, bool]:
             failure = str(error)
     seconds = time.monotonic() - start
     if failure:
-        return UmlProof(False, one_line(failure), seconds, _NEWER), not engine.hung
-    return UmlProof(True, f"a probe kernel ran a program after {seconds:.2f} s", seconds), True
+        remedy = _LONGER if engine.hung else _NEWER
+        return UmlProof(False, one_line(failure), seconds, remedy, silent=engine.hung)
+    return UmlProof(True, f"a probe kernel ran a program after {seconds:.2f} s", seconds)
 
 
 def one_line(failure: str) -> str:
@@ -139,7 +144,7 @@ def _cached(kernel: UmlKernel) -> Path:
 def _read(kernel: UmlKernel, key: str) -> UmlProof | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(_cached(kernel).read_text())
-        if kept["key"] == key:
+        if kept["key"] == key and (kept["until"] is None or time.time() < kept["until"]):
             return UmlProof(**kept["proof"])
     return None
 
@@ -147,8 +152,10 @@ def _read(kernel: UmlKernel, key: str) -> UmlProof | None:
 def _write(kernel: UmlKernel, key: str, proof: UmlProof) -> None:
     """Keeps it for other processes, where the cache can be written."""
     cached = _cached(kernel)
+    until = time.time() + _SILENCE_S if proof.silent else None
+    kept = {"key": key, "until": until, "proof": asdict(proof)}
     with suppress(OSError):
         cached.parent.mkdir(parents=True, exist_ok=True)
         temporary = cached.with_name(f".{cached.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"key": key, "proof": asdict(proof)}, indent=1) + "\n")
+        temporary.write_text(json.dumps(kept, indent=1) + "\n")
         temporary.replace(cached)
