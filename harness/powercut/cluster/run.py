@@ -90,6 +90,7 @@ class ClusterRun(Run):
         options: RunOptions,
         aim: Aim | None,
         environment: Mapping[str, Any],
+        cluster: str = "",
     ) -> None:
         refuse_own(plan)
         # No host knows the seed by which its claims are drawn before it has made them.
@@ -100,7 +101,7 @@ class ClusterRun(Run):
             "seed": secrets.token_hex(16),
         }
         require_same_programs(told.get("programs", {}), programs)
-        environment = {**environment, FLEET: told}
+        environment = {**environment, FLEET: told, "cluster": cluster}
         directory.write_environment(environment)
         super().__init__(rig, scenario, plan, directory, options, aim, environment)
         self._engine = engine

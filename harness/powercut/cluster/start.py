@@ -36,7 +36,8 @@ from powercut.store.trial_dir import TrialDir
 def runs_on(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[Callable[..., Run]]:
     """What makes runs on a cluster.  Raises what `engine_of` does."""
     with engine_of(cluster, on_event) as engine:
-        yield partial(ClusterRun, engine)
+        where = cluster if cluster == LOCAL or "://" in cluster else str(Path(cluster).resolve())
+        yield partial(ClusterRun, engine, cluster=where)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import signal
 import socket
 import time
@@ -26,6 +27,7 @@ from powercut.cluster.local import scheduler
 from powercut.cluster.node import Node
 from powercut.cluster.provision import prepare
 from powercut.cluster.wheels import make_wheels
+from powercut.machine.remote import Unreachable
 from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.events import Notice, RunEvent
@@ -34,6 +36,10 @@ from powercut.model.json_text import parse_json
 _START_S: Final = 120.0
 _DOWN_S: Final = 60.0
 _AT_ONCE: Final = 16
+_PORTS: Final = range(20_000, 32_000)
+"""Below net.ipv4.ip_local_port_range: no connection gets one of them."""
+
+_TRIES: Final = 5
 
 
 @contextlib.contextmanager
@@ -96,8 +102,7 @@ def _start(stack: contextlib.ExitStack, host: HostSettings, version: str, addres
     remote.connect(timeout_s=CONNECT_S)
     if not isinstance(remote, FabricRemote):
         raise HostError(f"{host.name}: no tunnels lead there")
-    port, back = _free_ports()
-    stack.enter_context(remote.tunnels(here=port, there=port, back=back, to=address.port))
+    port, back = _tunnels(stack, remote, address.port)
     assert address.pem is not None
     node = Node(
         pem=address.pem,
@@ -118,11 +123,22 @@ def _start(stack: contextlib.ExitStack, host: HostSettings, version: str, addres
         raise HostError(f"its worker does not start: {lines[-1] if lines else 'it says nothing'}")
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as other:
-        for held in (one, other):
-            held.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], other.getsockname()[1]
+def _tunnels(stack: contextlib.ExitStack, remote: FabricRemote, to: int) -> tuple[int, int]:
+    """The port of the worker, and the one that leads back to port `to`.  Raises HostError.
+
+    Who binds a port first has it, and which are free on the host is not known here.
+    """
+    why = ""
+    for _ in range(_TRIES):
+        port, back = random.SystemRandom().sample(_PORTS, 2)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()  # Fabric does not say if it is taken
+            stack.enter_context(remote.tunnels(here=port, there=port, back=back, to=to))
+        except (OSError, Unreachable) as error:
+            why = str(error)
+        else:
+            return port, back
+    raise HostError(f"no tunnel in {_TRIES} tries: {why}")
 
 
 def cluster_file(hosts_file: Path) -> Path:

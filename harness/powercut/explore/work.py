@@ -118,7 +118,10 @@ class Workers(Protocol):
     """Whoever judges batches."""
 
     def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:
-        """Each batch with its answers, in the order of batches."""
+        """Each batch with its answers, in the order of batches.
+
+        Those of a cluster (`Spread.over`) answer one stream of batches, and no second.
+        """
 
 
 class Spread(Protocol):

@@ -200,8 +200,11 @@ class ResultDir:
         return value if isinstance(value, dict) and _is_environment(value) else {}
 
     def options(self) -> list[str]:
-        """The options of the run, beside its seed, that decide what it does."""
-        return shlex.split(str(self.read_environment().get("options", "")))
+        """The options of the run, beside its seed, that decide what it does, and where."""
+        environment = self.read_environment()
+        cluster = environment.get("cluster", "")
+        where = ["--cluster", cluster] if cluster else []
+        return [*shlex.split(environment.get("options", "")), *where]
 
     def write_reproduce(self, seed: int) -> str:
         """Writes reproduce.sh, which repeats the run, and returns the command in it.
@@ -263,6 +266,7 @@ _ENVIRONMENT: Final[Mapping[str, type]] = {
     "seed": int,
     "started": str,
     "options": str,
+    "cluster": str,
     "selection": dict,
     "sessions": list,
     "host": dict,

@@ -274,7 +274,8 @@ def test_a_worker_that_is_started_again_goes_on(hosts, tmp_path, monkeypatch):
             [parse_scenario(SCENARIO, Path("far.yaml"))],
             seed=7,
             results=tmp_path / "results",
-            run_of=partial(ClusterRun, engine),
+            run_of=partial(ClusterRun, engine, cluster="tcp://head:8786"),
         ).runs
+    assert done.reproduce.endswith(" --seed 7 --cluster tcp://head:8786")
     assert states(done) == {"alpha": "took-part"}
     assert done.exit_status == 0

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
+from powercut.cluster import up
 from powercut.cluster.hosts_file import read_hosts, target_of
-from powercut.model.errors import UsageError
+from powercut.machine.remote import Unreachable
+from powercut.model.errors import HostError, UsageError
 
 GOOD = """\
 powercut-hosts: 1
@@ -81,3 +85,29 @@ def test_what_is_no_hosts_file(tmp_path, text):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(UsageError, match="cannot read the hosts file: No such file"):
         read_hosts(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("taken", [0, 4, 5])
+def test_ports_that_others_have_are_not_insisted_on(taken):
+    class There:
+        asked = 0
+
+        @contextlib.contextmanager
+        def tunnels(self, *, here, there, back, to):
+            assert (here, to) == (there, 8786)
+            assert here != back
+            self.asked += 1
+            if self.asked <= taken:
+                raise Unreachable("no tunnel: the port is taken")
+            yield
+
+    remote = There()
+    with contextlib.ExitStack() as stack:
+        if taken < 5:
+            up._tunnels(stack, remote, 8786)
+            assert remote.asked == taken + 1
+        else:
+            with pytest.raises(
+                HostError, match="no tunnel in 5 tries: no tunnel: the port is taken"
+            ):
+                up._tunnels(stack, remote, 8786)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from pathlib import Path
 
@@ -83,12 +84,15 @@ def workers_in(host: NetworkHost) -> list[str]:
 
 def test_a_host_dies_at_work_and_two_others_come_to_the_verdicts(tmp_path, home, hosts):
     path = hosts_yaml(tmp_path, home, hosts, room="16 MiB")
-    events = []
+    events, lost = [], threading.Event()
 
     def hear(event):
         events.append(event)
+        if isinstance(event, Notice) and "h2 takes no more part" in event.text:
+            lost.set()
         if isinstance(event, TrialFinished):
             hosts[1].kill()
+            assert lost.wait(TIMEOUT_S)  # else the others might end before it is missed
 
     with runs_on(str(path), hear) as run_of:
         (done,) = run_scenarios(
