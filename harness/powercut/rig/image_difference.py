@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -18,16 +20,18 @@ _PAGE: Final = 4096
 def changed_parts(base: Path, image: Path) -> list[ImageWrite]:
     """What has to be laid over `base` to get `image`, in whole pages, rising.
 
-    Raises HostError if they have not the same size, or cannot be read.
+    Where both have holes nothing is read.  Raises HostError if they have not the same size, or
+    cannot be read.
     """
     try:
         old, new = (np.memmap(path, dtype=np.uint8, mode="r") for path in (base, image))
+        parts = sorted({*_parts_with_data(base), *_parts_with_data(image)})
     except (OSError, ValueError) as error:
         raise HostError(f"{base}, {image}: {error}") from error
     if len(old) != len(new):
         raise HostError(f"{image} has {len(new):,} bytes, and {base} {len(old):,}")
     writes = []
-    for begin in range(0, len(new), _PART):
+    for begin in (part * _PART for part in parts):
         before, after = old[begin : begin + _PART], new[begin : begin + _PART]
         if np.array_equal(before, after):
             continue
@@ -36,3 +40,16 @@ def changed_parts(base: Path, image: Path) -> list[ImageWrite]:
             if not np.array_equal(page, before[at : at + _PAGE]):
                 writes.append(ImageWrite(begin + at, len(page), np.array(page)))
     return writes
+
+
+def _parts_with_data(path: Path) -> Iterator[int]:
+    """The parts of a file in which it is more than a hole."""
+    with path.open("rb") as file:
+        size, end = os.fstat(file.fileno()).st_size, 0
+        while end < size:
+            try:
+                begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
+            except OSError:  # ENXIO: only a hole is left
+                return
+            end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+            yield from range(begin // _PART, -(-end // _PART))

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In what two disk images differ, whatever of them is a hole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from powercut.model.errors import HostError
+from powercut.rig.image_difference import changed_parts
+
+MIB = 1 << 20
+PAGE = 4096
+
+
+def image(path: Path, written: dict[int, bytes], size: int = 64 * MIB) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size)
+        for offset, data in written.items():
+            file.seek(offset)
+            file.write(data)
+    return path
+
+
+@pytest.mark.parametrize("far", [0, 5 * MIB - 1, 63 * MIB])
+def test_pages_that_one_of_them_alone_has_are_found_in_both_directions(tmp_path, far):
+    one = image(tmp_path / "one", {PAGE: b"same"})
+    other = image(tmp_path / "other", {PAGE: b"same", far: b"new"})
+    pages = sorted({far // PAGE, (far + 2) // PAGE})
+    for base, changed in ((one, other), (other, one)):
+        made = changed_parts(base, changed)
+        assert [write.offset // PAGE for write in made] == pages
+        whole = changed.read_bytes()
+        assert all(w.data.tobytes() == whole[w.offset : w.offset + w.length] for w in made)
+
+
+def test_zeroes_that_were_written_are_a_hole(tmp_path):
+    one = image(tmp_path / "one", {})
+    other = image(tmp_path / "other", {3 * MIB: bytes(2 * PAGE)})
+    assert changed_parts(one, other) == changed_parts(other, one) == []
+
+
+def test_images_of_two_sizes_are_not_compared(tmp_path):
+    one, other = image(tmp_path / "one", {}), image(tmp_path / "other", {}, MIB)
+    with pytest.raises(HostError, match="has 1,048,576 bytes"):
+        changed_parts(one, other)
