@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from powercut.documented import Documented
 from powercut.machine.ssh import SshTarget
 from powercut.model.errors import UsageError
 from powercut.scenario.quantity import Size
@@ -64,10 +65,8 @@ def _is_file(text: str) -> str:
     return text
 
 
-class HostSettings(BaseModel):
+class HostSettings(Documented):
     """How one host is reached, and what it may be burdened with."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     """What reports and certificates call it."""

@@ -17,6 +17,7 @@ from typing import Any, Final, get_args
 
 from pydantic.fields import FieldInfo
 
+from powercut.documented import descriptions_of
 from powercut.paths import ROOT
 from powercut.scenario.load import ScenarioFile
 from powercut.scenario.preset_schema import preset_schema
@@ -57,15 +58,16 @@ def _result_schema(model: type[Record], name: str) -> dict[str, Any]:
 
 def settings_tables() -> str:
     """The tables of all settings, in Markdown."""
-    lines = ["### The file", "", *_table("", _own_fields(ScenarioFile, Parameters)), ""]
-    lines += ["### Each cell", "", *_table("", _cell_fields()), ""]
+    own = _own_fields(ScenarioFile, Parameters)
+    lines = ["### The file", "", *_table("", ScenarioFile, own), ""]
+    lines += ["### Each cell", "", *_table("", Parameters, _cell_fields()), ""]
     for group, models in GROUPS.items():
         for model in models:
             kind = "" if model is models[0] else f", kind `{_kind_of(model)}`"
             lines += [f"### {group}{kind}", "", _words(model.__doc__), ""]
-            lines += [*_table(f"{group}.", model.model_fields), ""]
+            lines += [*_table(f"{group}.", model, model.model_fields), ""]
     lines += ["### cut.trigger", "", _words(TriggerSettings.__doc__), ""]
-    lines += _table("", TriggerSettings.model_fields)
+    lines += _table("", TriggerSettings, TriggerSettings.model_fields)
     return "\n".join(lines) + "\n"
 
 
@@ -83,11 +85,12 @@ def _cell_fields() -> dict[str, FieldInfo]:
     return {name: field for name, field in Parameters.model_fields.items() if name not in GROUPS}
 
 
-def _table(prefix: str, fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+def _table(prefix: str, model: type[Settings], fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    described = descriptions_of(model)
     yield "| setting | values | default | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, field in fields.items():
-        meaning = _words(field.description).replace("|", "\\|")
+        meaning = _words(described.get(name)).replace("|", "\\|")
         yield f"| `{prefix}{name}` | {_values(field)} | {_default(field)} | {meaning} |"
 
 

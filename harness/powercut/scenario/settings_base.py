@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt
+from pydantic import Field, StrictInt
 
+from powercut.documented import Documented
 from powercut.scenario.choices import Writeback
 
 
-class Settings(BaseModel):
+class Settings(Documented):
     """Base of all groups: immutable, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class OfWorkload(Settings):

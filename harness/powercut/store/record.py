@@ -8,7 +8,6 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
-    ConfigDict,
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -17,15 +16,14 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from powercut.documented import Documented
 from powercut.model.errors import DamagedRecording
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Record(BaseModel):
+class Record(Documented):
     """A part of a stored document: immutable, and unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class SparseRecord(Record):
@@ -45,7 +43,7 @@ class SparseRecord(Record):
     ) -> JsonSchemaValue:
         """That of the fields: of what a function returns pydantic only knows that it is a dict."""
         fields: Any = {key: part for key, part in core_schema.items() if key != "serialization"}
-        return handler(fields)
+        return super().__get_pydantic_json_schema__(fields, handler)
 
 
 def read_model(path: Path, model: type[Model]) -> Model:
