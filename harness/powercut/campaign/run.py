@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from powercut import __version__
@@ -62,7 +62,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
 from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.controls import Control
+from powercut.trial.controls import Control, begins_alike
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial
 from powercut.verdict.judge import verdict_of
@@ -249,6 +249,9 @@ class Run:
         def run(item: tuple[str, tuple[str, Control]]) -> Outcome:
             key, (name, control) = item
             (trial,) = draw_trials(self.plan.seed, name, control.parameters, 1)
+            first = self._first_alike(control.parameters)
+            if first is not None:
+                trial = replace(trial, seed=first[1].seed)
             place = self.directory.place_of(name, 1, control=True)
             made = self.options.controls.get(key)
             if made is not None and not place.path.exists():
@@ -259,6 +262,11 @@ class Run:
 
         with self._workers() as pool:
             return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
+
+    def _first_alike(self, control: Parameters) -> tuple[Cell, Trial] | None:
+        """The trial with whose disk at power-on, and seed, a control begins."""
+        alike = (cell for cell in self.plan.cells if begins_alike(cell.parameters, control))
+        return next(((cell, cell.trials[0]) for cell in alike), None)
 
     def _trial(
         self, name: str, parameters: Parameters, trial: Trial, control: Control | None = None
@@ -273,12 +281,14 @@ class Run:
         directory = self.directory.place_of(name, trial.number, control=control is not None)
         run_id = run_id_of(trial.seed)
         digest = text_digest(self.scenario.text.encode())
-        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest)
+        first = None if control is None else self._first_alike(parameters)
+        begins = None if first is None else self.directory.place_of(first[0].name, first[1].number)
+        job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest, begins)
         result = earlier_result(directory, job, self.shelf)
         earlier = result is not None
         if result is None:
             directory = self.directory.trial(name, trial.number, control=control is not None)
-            record_trial(self.rig, job, directory, notify)
+            record_trial(self.rig, job, directory, notify, self.shelf)
             watch = self.progress.states(name, trial.number)
             result = verdict_of(directory, RecoveredStates(self.shelf, on_event=watch), notify)
             if (

@@ -138,7 +138,7 @@ class RunHere:
             order.scenario_sha256,
         )
         _note(tries, "begun")
-        record_trial(self._rig, job, directory, lambda _: None)
+        record_trial(self._rig, job, directory, lambda _: None, self._shelf)
         result = verdict_of(directory, RecoveredStates(self._shelf), lambda _: None)
         if result.verdict is Verdict.INCONCLUSIVE:  # on a full disk another host will do better
             _require_room(self._run.path, max(self._room, _ROOM_MIN))

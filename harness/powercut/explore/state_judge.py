@@ -150,9 +150,7 @@ class StateJudge(ResourceOwner):
 
     @property
     def _lendable(self) -> bool:
-        kernel = self.choice.kernel
-        usual = not self._order.track_reads and (kernel is None or kernel.name == HOST)
-        return usual and follows_plans(self.choice.name)
+        return not self._order.track_reads and follows_plans(self.choice.name)
 
     def writes(self, state: CrashState, space: StateSpace | None = None) -> Sequence[ImageWrite]:
         """What `state` is, laid over the base image; of the recording's space if none is given."""

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines that outlive a trial: the next one on the same base image need not boot another.
 
-Booting User-Mode Linux takes as long as recovering some dozens of states.  Trials of a run
-mostly begin with the same disk, so an engine is lent to one after the other, each with its own
-recovery plan.  An engine in which anything went wrong is not lent again.
+Booting User-Mode Linux takes as long as recovering some dozens of states.  Whatever recovers a
+disk of a run asks here: the reading after the cut, the exploration, the map of the files, and the
+control that begins with the same disk.  So an engine is lent to one after the other, each with its
+own recovery plan.  An engine that works with another (`EngineRow.over`) has one that was lent.  An
+engine in which anything went wrong is not lent again.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from typing import Final, Protocol, cast
 
 from powercut.closing import Closing
 from powercut.model.errors import UsageError
+from powercut.model.versions import HOST
 from powercut.recover.order import EngineOrder
+from powercut.recover.plan import PlanLayers
 from powercut.recover.port import FollowsPlans, RecoveryEngine
-from powercut.rig.engines import open_engine
+from powercut.rig.engines import ENGINES, open_engine, open_over
 
 _START_S: Final = 180.0
 
@@ -29,9 +33,9 @@ Root = tuple[str, str, str, tuple[str, ...]]
 """A root on the host's files: its folder there, those of the program and of tools, and what is
 visible besides; a kernel keeps the one that it was told first."""
 
-Key = tuple[str, Root | None, int, int, int, int]
-"""The engine's name, the root that it has, and of its base image what is the same for two names of
-one file, which never changes: device, inode, bytes, time."""
+Key = tuple[str, str, Root | None, PlanLayers | None, int, int, int, int]
+"""The engine's name, its kernel's, the root and the layers that it has, and of its base image what
+is the same for two names of one file, which never changes: device, inode, bytes, time."""
 
 
 class _Lendable(RecoveryEngine, FollowsPlans, Protocol):
@@ -63,9 +67,17 @@ class EngineShelf(Closing):
 
         Raises HostError if this host cannot run one.
         """
-        host = order.plan.host
-        root = None if host is None else (host.base, host.program, host.tools, host.visible)
-        key = (name, root, *_identity(order.base))
+        beneath = ENGINES[name].over
+        if not beneath:
+            with self._lend(name, order) as engine:
+                yield engine
+            return
+        with self._lend(beneath, order) as lent, open_over(name, lent, order) as engine:
+            yield engine
+
+    @contextmanager
+    def _lend(self, name: str, order: EngineOrder) -> Iterator[_Lendable]:
+        key = _key(name, order)
         engine = self._take(key) or _made(name, order)
         try:
             engine.follow(order.plan, timeout_s=_START_S)
@@ -100,6 +112,13 @@ def _made(name: str, order: EngineOrder) -> _Lendable:
     if not isinstance(engine, FollowsPlans):
         raise UsageError(f"engine {name} cannot be lent from one recording to the next")
     return cast(_Lendable, engine)
+
+
+def _key(name: str, order: EngineOrder) -> Key:
+    host = order.plan.host
+    root = None if host is None else (host.base, host.program, host.tools, host.visible)
+    kernel = HOST if order.kernel is None else order.kernel.name
+    return (name, kernel, root, order.plan.layers, *_identity(order.base))
 
 
 def _identity(base: Path) -> tuple[int, int, int, int]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
 
@@ -23,12 +23,14 @@ class EngineRow:
 
     `reader_alone`: recovery is the recorded reader and nothing else, so that no other kernel has to
     confirm what it finds, and states are read in bulk.  `boots`: the kernel that it brings along,
-    by the role that certificates give it; empty for the recorded one, or for none.
+    by the role that certificates give it; empty for the recorded one, or for none.  `over`: the
+    engine that it works with, which may have been lent.
     """
 
     place: str
     reader_alone: bool = False
     boots: str = ""
+    over: str = ""
 
 
 RECOVERY_KERNEL: Final = "recovery kernel"
@@ -37,7 +39,9 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "raw": EngineRow("powercut.rig.raw_engine:RawEngine", reader_alone=True),
     "uml": EngineRow("powercut.recover.uml.engine:UmlEngine", boots=RECOVERY_KERNEL),
     "guest": EngineRow("powercut.rig.guest_engine:GuestEngine"),
-    "program": EngineRow("powercut.rig.program_engine:ProgramEngine", boots=RECOVERY_KERNEL),
+    "program": EngineRow(
+        "powercut.rig.program_engine:ProgramEngine", boots=RECOVERY_KERNEL, over="uml"
+    ),
 }
 """The rows by the engine's name."""
 
@@ -49,10 +53,26 @@ class EngineClass(Protocol):
         """The engine for an order, not started."""
 
 
+class EngineClassOver(Protocol):
+    """A class of engines that work with another one."""
+
+    def over(
+        self, engine: RecoveryEngine, order: EngineOrder
+    ) -> AbstractContextManager[RecoveryEngine]:
+        """One that works with `engine`, which is up; leaving it leaves that as it is."""
+
+
 def engine_class(name: str) -> EngineClass:
     """The class of the engine called `name`."""
     module, _, attribute = ENGINES[name].place.partition(":")
     return cast(EngineClass, vars(importlib.import_module(module))[attribute])
+
+
+def open_over(
+    name: str, engine: RecoveryEngine, order: EngineOrder
+) -> AbstractContextManager[RecoveryEngine]:
+    """The engine called `name` for an order, with `engine` for the one that it works with."""
+    return cast(EngineClassOver, engine_class(name)).over(engine, order)
 
 
 def open_engine(name: str, order: EngineOrder) -> RecoveryEngine:
@@ -82,5 +102,6 @@ def boots_recorded_kernel(name: str) -> bool:
 
 
 def follows_plans(name: str) -> bool:
-    """Whether engines called so can go on with another recording on the same base."""
-    return issubclass(cast(type, engine_class(name)), FollowsPlans)
+    """Whether engines called so, or those that they work with, can go on with another recording on
+    the same base."""
+    return issubclass(cast(type, engine_class(ENGINES[name].over or name)), FollowsPlans)

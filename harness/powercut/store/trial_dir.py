@@ -157,6 +157,12 @@ class TrialDir:
         """
         return self._adopt(image, self.base_image)
 
+    def share_base(self, other: TrialDir) -> Path:
+        """Makes the base image of `other`, of the same run, that of this recording, too."""
+        with host_errors(self.base_image):
+            link_or_copy(other.base_image, self.base_image)
+        return self.base_image
+
     def adopt_backing(self, image: Path) -> Path:
         """The same for its backing image."""
         return self._adopt(image, self.backing_image)

@@ -51,6 +51,7 @@ from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,
     Parameters,
+    ProgramSettings,
     Switch,
     TriggerSettings,
     WalSettings,
@@ -142,6 +143,31 @@ def _differs(control: Control, parameters: Parameters) -> bool:
     return control.parameters != parameters.model_copy(
         update={"cut": cut, "controls": (), "trials": 1}
     )
+
+
+_SETUP_IGNORES: Final[dict[str, Any]] = {
+    **dict.fromkeys(("expect", "controls", "trials", "deadline", "explore", "cut"), True),
+    "disk": {
+        **dict.fromkeys(("volatile_cache", "flush", "fua", "cache_size", "errors"), True),
+        "also": {"__all__": {"flush", "fua"}},
+    },
+}
+"""Settings that `setup` of a program knows nothing of: its disk keeps its contract."""
+
+
+def begins_alike(one: Parameters, other: Parameters) -> bool:
+    """Whether `setup` of a program does the same in two cells (powercut.trial.preparation), so that
+    a control can begin with the very disk that its cell began with."""
+    return all(isinstance(each.workload, ProgramSettings) for each in (one, other)) and _of_setup(
+        one
+    ) == _of_setup(other)
+
+
+def _of_setup(parameters: Parameters) -> dict[str, Any]:
+    told = parameters.model_dump(exclude=_SETUP_IGNORES)
+    if told["workload"]["syncs"] == "dropped":  # of `run` alone
+        told["workload"]["syncs"] = "kept"
+    return told
 
 
 def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> Parameters:

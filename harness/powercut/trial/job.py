@@ -18,6 +18,7 @@ from powercut.model.outside import LeftFiles, Outside
 from powercut.model.reads import CheckReads
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
 from powercut.scenario.place import Files, place_of
@@ -53,7 +54,11 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class TrialJob:
-    """One trial that is to be recorded."""
+    """One trial that is to be recorded.
+
+    `begins_with` is a trial of the same run whose disk at power-on this one has, too, if it is
+    still there: of a program, whose `setup` both would run with the same seed.
+    """
 
     scenario: str
     cell: str
@@ -62,6 +67,7 @@ class TrialJob:
     run_id: bytes
     control: ControlKind | None = None
     scenario_sha256: str = ""
+    begins_with: TrialDir | None = None
 
     def as_record(self, recording: str) -> TrialRecord:
         """What says of a recording named `recording` that it is of this trial, and no more."""
@@ -82,10 +88,13 @@ class TrialJob:
 
 
 class RecordingInProgress:
-    """The state of one recording while it is made."""
+    """The state of one recording while it is made; engines come from the `shelf`."""
 
-    def __init__(self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch) -> None:
+    def __init__(
+        self, rig: Rig, job: TrialJob, directory: TrialDir, watch: Stopwatch, shelf: EngineShelf
+    ) -> None:
         self.rig = rig
+        self.shelf = shelf
         self.job = job
         self.directory = directory
         self.watch = watch

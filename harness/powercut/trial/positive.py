@@ -14,6 +14,7 @@ Where it found every ack after the cut, it runs there once more while the kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from powercut.crash.states import StateSpace
@@ -37,8 +38,8 @@ _MORE_SHARE: Final = 4
 _MORE_LEAST: Final = 16
 """The run goes on by a quarter of the acks that count, and by as many at least."""
 
-Opened = Callable[[RecoveryPlan], RecoveryEngine]
-"""An engine for another plan on the same disk."""
+Opened = Callable[[RecoveryPlan], AbstractContextManager[RecoveryEngine]]
+"""An engine that is up for another plan on the same disk."""
 
 
 def look_where_nothing_was_lost(
@@ -78,7 +79,6 @@ def look_where_nothing_was_lost(
     acks = promises.acked + max(_MORE_LEAST, promises.acked // _MORE_SHARE)
     going = going_on(plan, run.job.parameters, run.job.run_id, acks, seconds=seconds)
     with other(going) as second:
-        second.start(timeout_s=timeout_s)
         ended = second.recover([], timeout_s=timeout_s + seconds)
     run.directory.write_whole(run.directory.ended, ended)
 

@@ -2,6 +2,8 @@
 """Makes a program's folder by its `setup`, on a disk that keeps its contract, and looks whether it
 was durable when operations were acknowledged (powercut.model.creation).
 
+A control begins with the disk that its cell has begun with, and so differs from it in less.
+
 The machine ends in order, so that whatever it holds gets to the disk.  The disk as a power cut at
 the end of `setup` would have left it is kept for the comparison, until `creation` is asked for.
 """
@@ -55,6 +57,8 @@ class Preparation:
     def made(self) -> Path:
         """The disk as `setup` has left it, adopted by the recording."""
         run = self._run
+        if (first := run.job.begins_with) is not None and first.base_image.is_file():
+            return run.directory.share_base(first)
         prepared = run.directory.path / ".base.img"
         prepared.unlink(missing_ok=True)
         with scratch() as folder:

@@ -81,8 +81,7 @@ class ProgramWork:
         if not disk.snapshot(medium):
             raise HostError("the disk under test is not powercut's: nothing of it can be recovered")
         left = changed_parts(base, medium)
-        with system.engine(run.plan) as engine:
-            engine.start(timeout_s=max(run.deadline.at_least(GRACE_S), timeout_s))
+        with system.recovering(run.plan) as engine:
             run.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
             seen = engine.recover(left, timeout_s=timeout_s)
             if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
@@ -90,6 +89,6 @@ class ProgramWork:
                 seen = Observation.failed(Failure.NOT_REPEATED, words)
             run.directory.write_observation(seen)
             look_where_nothing_was_lost(
-                run, engine, run.plan, system.engine, left, timeout_s=timeout_s
+                run, engine, run.plan, system.recovering, left, timeout_s=timeout_s
             )
             run.creation = self._preparation.creation(engine, left, timeout_s=timeout_s)

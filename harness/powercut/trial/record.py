@@ -19,6 +19,7 @@ from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.verdict import EvidenceLevel
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
@@ -36,16 +37,20 @@ from powercut.trial.wire import WireWork
 
 
 def record_trial(
-    rig: Rig, job: TrialJob, directory: TrialDir, notify: Callable[[Phase], None]
+    rig: Rig,
+    job: TrialJob,
+    directory: TrialDir,
+    notify: Callable[[Phase], None],
+    shelf: EngineShelf,
 ) -> None:
-    """Leaves a sealed recording in `directory`.
+    """Leaves a sealed recording in `directory`; what recovers its disk comes from the `shelf`.
 
     Raises HostError only if the recording itself cannot be written.
     """
     watch = Stopwatch(notify)
     record = job.as_record(new_recording())
     directory.write_record(record.model_copy(update={"trouble": "the trial did not end"}))
-    run = RecordingInProgress(rig, job, directory, watch)
+    run = RecordingInProgress(rig, job, directory, watch, shelf)
     try:
         Recorder(run, _work_of(run)).record()
     except PowercutError as error:

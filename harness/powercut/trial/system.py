@@ -7,6 +7,8 @@ this host has a root from its start on, and runs nothing but verbs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
@@ -17,9 +19,9 @@ from powercut.disk.root_image import FILESYSTEM
 from powercut.machine.port import LINES, CountsRequests, HasLines, Machine, ShutsDown
 from powercut.model.binding import Binding
 from powercut.model.errors import HostError
+from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GuestRoot, RecoveryPlan
 from powercut.recover.port import RecoveryEngine
-from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands
 from powercut.rig.guest_disks import GuestDisks
 from powercut.rig.guest_engine import GuestEngine
@@ -65,8 +67,8 @@ class System(Protocol):
     def last_words(self, machine: Machine) -> None:
         """What has to happen so that all that was said is heard, before the machine is gone."""
 
-    def engine(self, plan: RecoveryPlan) -> RecoveryEngine:
-        """What recovers the disk at power-on by `plan`, with writes over it."""
+    def recovering(self, plan: RecoveryPlan) -> AbstractContextManager[RecoveryEngine]:
+        """What recovers the disk at power-on by `plan`, with writes over it; it is up."""
 
 
 class GuestSystem:
@@ -132,9 +134,14 @@ class GuestSystem:
         for _ in range(_ASKED):
             machine.requests(timeout_s=self._run.deadline.at_least(GRACE_S))
 
-    def engine(self, plan: RecoveryPlan) -> RecoveryEngine:
+    @contextmanager
+    def recovering(self, plan: RecoveryPlan) -> Iterator[RecoveryEngine]:
         """Guests as the one that was recorded."""
-        return GuestEngine(self._run.directory.base_image, self._run.job.parameters, plan)
+        run = self._run
+        with GuestEngine(run.directory.base_image, run.job.parameters, plan) as engine:
+            timeout_s = run.workload.recovery_s + self.boot_s
+            engine.start(timeout_s=max(run.deadline.at_least(GRACE_S), timeout_s))
+            yield engine
 
     @property
     def _root(self) -> GuestRoot:
@@ -193,7 +200,8 @@ class KernelSystem:
     def last_words(self, machine: Machine) -> None:
         """What was said has been put into the source's queue by the write that said it."""
 
-    def engine(self, plan: RecoveryPlan) -> RecoveryEngine:
+    def recovering(self, plan: RecoveryPlan) -> AbstractContextManager[RecoveryEngine]:
         """User-Mode Linux, whatever has run it."""
-        kernel = kernel_of(self._run.job.parameters)
-        return UmlEngine(self._run.directory.base_image, plan, kernel=kernel)
+        run, parameters = self._run, self._run.job.parameters
+        order = EngineOrder(run.directory.base_image, plan, parameters, kernel_of(parameters))
+        return run.shelf.lend("uml", order)

@@ -24,6 +24,7 @@ from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import expand, parse_scenario
@@ -68,7 +69,7 @@ def recordings(tmp_path_factory):
             (trial,) = cell.trials
             made[cell.name] = run.trial(cell.name, trial.number)
             job = TrialJob("far", cell.name, cell.parameters, trial, run_id_of(trial.seed))
-            record_trial(rig, job, made[cell.name], lambda _: None)
+            record_trial(rig, job, made[cell.name], lambda _: None, EngineShelf())
             made[cell.name].pack()
         yield made
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,17 @@ import pytest
 from powercut.model.errors import HostError
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
+from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import engine_shelf
 from powercut.rig.engine_shelf import EngineShelf
+from powercut.rig.engines import EngineRow
 from powercut.scenario.settings import Parameters
 
 
-def lend(shelf: EngineShelf, base: Path, reader: str):
+def lend(shelf: EngineShelf, base: Path, reader: str, name: str = "fake", suite: str = ""):
     plan = RecoveryPlan.of("xfs", "", "/mnt", (reader,))
-    return shelf.lend("fake", EngineOrder(base, plan, Parameters()))
+    kernel = UmlKernel(suite, Path("linux"), Path("modules")) if suite else None
+    return shelf.lend(name, EngineOrder(base, plan, Parameters(), kernel))
 
 
 class FakeEngine:
@@ -49,6 +53,9 @@ class FakeEngine:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeEngine]:
     monkeypatch.setattr(FakeEngine, "made", [], raising=False)
     monkeypatch.setattr(engine_shelf, "open_engine", lambda _, order: FakeEngine(order))
+    rows = {"fake": EngineRow(""), "upper": EngineRow("", over="fake")}
+    monkeypatch.setattr(engine_shelf, "ENGINES", rows)
+    monkeypatch.setattr(engine_shelf, "open_over", lambda _, beneath, __: nullcontext([beneath]))
     return FakeEngine.made
 
 
@@ -68,6 +75,33 @@ def test_trials_on_one_base_share_an_engine(made, tmp_path):
             assert second is first
     assert [p.reader for p in made[0].plans[1:]] == [("one",), ("two",)]
     assert (len(made), made[0].closed) == (1, True)
+
+
+def test_an_engine_that_works_with_another_has_the_one_that_the_last_trial_had(made, tmp_path):
+    base = image(tmp_path, "base")
+    with EngineShelf() as shelf:
+        for name in ("fake", "upper", "fake"):
+            with lend(shelf, base, name, name):
+                pass
+    assert [p.reader for p in made[0].plans[1:]] == [("fake",), ("upper",), ("fake",)]
+    assert len(made) == 1
+
+
+def test_what_goes_wrong_above_ends_the_engine_beneath(made, tmp_path):
+    base = image(tmp_path, "base")
+    with EngineShelf() as shelf:
+        with pytest.raises(HostError), lend(shelf, base, "one", "upper"):
+            raise HostError("no answer")
+        assert made[0].closed
+
+
+def test_another_kernel_is_another_engine(made, tmp_path):
+    base = image(tmp_path, "base")
+    with EngineShelf() as shelf:
+        for suite in ("", "host", "sid"):
+            with lend(shelf, base, "one", suite=suite):
+                pass
+    assert len(made) == 2  # none given is the host's
 
 
 def test_another_base_needs_another_engine(made, tmp_path):

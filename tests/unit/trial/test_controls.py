@@ -29,6 +29,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     MachineSettings,
     Parameters,
+    ProgramSettings,
     Switch,
     SyncMode,
     TriggerSettings,
@@ -37,7 +38,7 @@ from powercut.scenario.settings import (
 from powercut.store.layout import ResultDir
 from powercut.store.results import ControlResult
 from powercut.store.trial_result import TrialResult
-from powercut.trial.controls import controls_for, twin
+from powercut.trial.controls import begins_alike, controls_for, twin
 from powercut.verdict.controls import with_controls
 
 
@@ -73,6 +74,44 @@ def test_an_honest_twin_has_no_layers_and_the_others_have():
     lying = twin(cell, ControlKind.LYING_DISK).disk  # one that does not lie keeps a mirror whole
     assert {part.flush for part in lying.parts} == {part.fua for part in lying.parts}
     assert {part.flush for part in lying.parts} == {Honour.IGNORED}
+
+
+PROGRAM = Parameters(workload=ProgramSettings(kind="program", command="prog", folder="/"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "alike"),
+    [
+        (ControlKind.LYING_DISK, {}, True),
+        (ControlKind.NO_SYNC, {}, True),
+        (ControlKind.HONEST, {"filesystem": {"mount": ("nobarrier",)}}, False),
+        (ControlKind.NO_FLUSH, {}, False),  # another kernel's belief while `setup` runs
+    ],
+)
+def test_a_control_begins_with_the_disk_of_its_cell_if_setup_does_the_same(kind, setting, alike):
+    cell = PROGRAM.model_copy(
+        update={
+            group: getattr(PROGRAM, group).model_copy(update=change)
+            for group, change in setting.items()
+        }
+    )
+    assert begins_alike(cell, twin(cell, kind)) is alike
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        ("disk", {"size": 1 << 30}),
+        ("filesystem", {"type": FilesystemType.BTRFS}),
+        ("workload", {"command": ("other",)}),
+        ("workload", {"syncs": "traced"}),
+        ("workload", {"env": ("A=b",)}),
+    ],
+)
+def test_what_setup_may_see_is_no_control_s_beginning(group, change):
+    other = PROGRAM.model_copy(update={group: getattr(PROGRAM, group).model_copy(update=change)})
+    assert not begins_alike(PROGRAM, twin(other, ControlKind.LYING_DISK))
+    assert not begins_alike(Parameters(), Parameters())  # made by mkfs alone
 
 
 def test_nothing_can_make_something_of_inconclusive():

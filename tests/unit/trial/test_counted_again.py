@@ -12,6 +12,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.trial import RecoveredStates, as_before, wanted_by
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
@@ -46,7 +47,7 @@ def recorded(folder: Path, *, syncs: bool = True, **disk: str) -> TrialDir:
     rig = Rig(CACHE, FakeBackend(behaviour=Behaviour(hangs_after=20, syncs=syncs)))
     made = Trial(1, 7, 8, Trigger(TriggerKind.ACKS, 20))
     job = TrialJob("fake", "cell", parameters, made, bytes(range(16)))
-    record_trial(rig, job, trial, lambda _: None)
+    record_trial(rig, job, trial, lambda _: None, EngineShelf())
     return trial
 
 

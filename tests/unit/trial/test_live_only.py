@@ -18,6 +18,7 @@ from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.paths import CACHE
 from powercut.recording.materialize import open_recording
 from powercut.recording.trial_recording import open_trial
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.machines import MACHINES
@@ -67,7 +68,7 @@ def record(tmp_path: Path):
         backend.behaviour = behaviour or Behaviour(hangs_after=ACKED)
         made = Trial(1, 7, 8, Trigger(TriggerKind(trigger), value))
         job = TrialJob("live", "cell", wanted, made, bytes(range(16)))
-        record_trial(rig, job, directory, lambda _: None)
+        record_trial(rig, job, directory, lambda _: None, EngineShelf())
         assert not any(machine.running for machine in backend.made)
         return directory
 

@@ -20,6 +20,7 @@ from powercut.model.events import Phase
 from powercut.model.machine import Move, Restart
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
+from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
@@ -72,7 +73,8 @@ def tried(tmp_path: Path):
         backend = FakeBackend(behaviour=behaviour)
         backend.machine = machine
         rig = Rig(CACHE, backend)
-        record_trial(rig, job(settings or parameters(), **trigger), directory, lambda _: None)
+        wanted = job(settings or parameters(), **trigger)
+        record_trial(rig, wanted, directory, lambda _: None, EngineShelf())
         assert not any(made.running for made in backend.made)
         try_it.machine = backend.made[0]
         return judge_recording(directory), directory.read_record()
@@ -207,7 +209,9 @@ def test_each_phase_has_the_deadline_to_itself(tmp_path, monkeypatch):
     directory = TrialDir(tmp_path / "run" / "cells" / "cell" / "0001", tmp_path / "run")
     directory.path.mkdir(parents=True)
     settings = parameters(deadline_s=1000)
-    record_trial(Rig(CACHE, FakeBackend(None)), job(settings), directory, spent.append)
+    record_trial(
+        Rig(CACHE, FakeBackend(None)), job(settings), directory, spent.append, EngineShelf()
+    )
     assert spent == [Phase.PREPARE, Phase.BOOT, Phase.WORKLOAD, Phase.CUT, Phase.RECOVER]
     assert directory.read_record().trouble == ""
     assert judge_recording(directory).live_losses == ()

@@ -13,11 +13,14 @@ import pytest
 from command_line import powercut
 from terminal import START_S, Terminal
 
+from powercut.campaign.runner import run_scenarios
 from powercut.cli.lookup import find_trials
 from powercut.model.timeline import RequestKind
+from powercut.model.verdict import Verdict
 from powercut.paths import ROOT
 from powercut.recording.trial_recording import open_trial
-from powercut.recover.uml.boot import unavailable
+from powercut.recover.uml.boot import UmlProcess, unavailable
+from powercut.recover.uml.proof import uml_proof
 from powercut.scenario.load import load_scenario
 
 pytestmark = [
@@ -82,6 +85,30 @@ def a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, where):
     again = powercut("verify", folder)
     assert cell["verdict"].upper() in again.stdout
     assert again.returncode == (cell["verdict"] == "lossy"), again.stdout + again.stderr
+
+
+def test_a_verdict_with_its_control_boots_four_kernels(tmp_path, monkeypatch):
+    """One for `setup`, one for each run, and one that recovers whatever they left."""
+    booted = []
+    begin = UmlProcess.__init__
+
+    def counted(self, *given, **named):
+        booted.append("recovers" if named.get("outside") is None else "runs")
+        begin(self, *given, **named)
+
+    scenario = tmp_path / "boots.yaml"
+    scenario.write_text(
+        "powercut: 1\nname: boots\nexplore: {budget: 32}\ncut: {trigger: {acks: 20}}\n"
+        f"workload: {{kind: program, command: {EXAMPLES}/append.sh, at_most: 300s}}\n"
+    )
+    assert uml_proof().ok  # once for a host, and not for a verdict
+    monkeypatch.setattr(UmlProcess, "__init__", counted)
+    (run,) = run_scenarios([scenario], seed=7, results=tmp_path / "results").runs
+    (cell,) = run.cells
+    assert [control.verdict for control in cell.controls] == [Verdict.LOSSY]
+    assert sorted(booted) == ["recovers", "runs", "runs", "runs"]
+    bases = {path.stat().st_ino for path in tmp_path.glob("results/*/*/c*/*/*/base.img")}
+    assert len(bases) == 1
 
 
 def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):

@@ -87,8 +87,12 @@ class NativeEngine(Closing):
 
     def close(self) -> None:
         """Ends both."""
-        self._sandbox.close()
+        self.let_go()
         self._guest.close()
+
+    def let_go(self) -> None:
+        """Ends the sandbox, and leaves the guest to whoever has lent it."""
+        self._sandbox.close()
 
     @property
     def boots(self) -> int:

@@ -26,7 +26,7 @@ from powercut.model.reads import FileRead
 from powercut.paths import WAL_BINARY
 from powercut.recover.files_read import reads_in
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import GoOn, RecoveryPlan
+from powercut.recover.plan import GoOn, Mount, RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite, Reads
 from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
 from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, unavailable
@@ -168,6 +168,7 @@ class UmlEngine(Closing):
 
         Raises HostError if the guest cannot be told.
         """
+        self._mounts = self._mounts if plan.find(Mount) == self._plan.find(Mount) else None
         self._plan = plan
         if self._process is not None:
             self._configure(time.monotonic() + timeout_s)
@@ -299,7 +300,7 @@ class UmlEngine(Closing):
         self._checked(Verb.MOUNT, time.monotonic() + timeout_s)
 
     def unmount(self, *, timeout_s: float) -> None:
-        """The opposite of `mount`."""
+        """The opposite."""
         self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
 
     def execute(self, argv: Sequence[str], *, timeout_s: float) -> Answer:
