@@ -152,8 +152,7 @@ class UmlEngine(Closing):
         reasons = unavailable(self._kernel) if "/bin/wal" in self._programs else []
         if reasons:
             raise HostError("the uml engine cannot run: " + "; ".join(reasons))
-        if not self._archive:
-            self._archive = initramfs(self._programs, self._kernel, self._plan.layers)
+        self._archive = self._archive or initramfs(self._programs, self._kernel, self._plan.layers)
         if self._share is None:
             self._share = Share(_SHARE_BYTES if self._plan.host is None else _TREE_BYTES)
         try:
@@ -168,8 +167,8 @@ class UmlEngine(Closing):
 
         Raises HostError if the guest cannot be told.
         """
-        self._mounts = self._mounts if plan.find(Mount) == self._plan.find(Mount) else None
-        self._plan = plan
+        same = plan.find(Mount) == self._plan.find(Mount)
+        self._plan, self._mounts = plan, self._mounts if same else None
         if self._process is not None:
             self._configure(time.monotonic() + timeout_s)
 
@@ -300,7 +299,7 @@ class UmlEngine(Closing):
         self._checked(Verb.MOUNT, time.monotonic() + timeout_s)
 
     def unmount(self, *, timeout_s: float) -> None:
-        """The opposite."""
+        """The opposite of `mount`."""
         self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
 
     def execute(self, argv: Sequence[str], *, timeout_s: float) -> Answer:
