@@ -10,6 +10,12 @@
  *
  * What is left is what servers need that begin as root: to become another user, to own, read and
  * signal what is others'.
+ *
+ * Three walls have another behind them, and stay for what that does not keep.  A program cannot make
+ * a namespace of users anyhow, as it has changed its root (create_user_ns in Linux's
+ * kernel/user_namespace.c), but what the kernel starts for itself has not.  Of character devices
+ * /dev/mem wants CAP_SYS_RAWIO and /dev/kmsg CAP_SYSLOG (Debian's setting), and neither has a node:
+ * the nodes keep them should a capability be left, and the other way round.
  */
 #include "init.h"
 

@@ -4,6 +4,8 @@
  *             [--cover SOCKET]... -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
  * check-guard --tries PATH...: whether each PATH could be PROGRAM's with --apart.
+ * check-guard --alone [--sockets] PROGRAM ARG...: the system calls of a check behind Landlock, which
+ * has no namespaces; no sockets, to which Landlock leaves all ways, but with --sockets.
  *
  * It runs in the sandbox of a check (bubblewrap), whose view of the host's files keeps no process
  * from the sockets among them: connect(2) asks for the right to write to the socket, and a read-only
@@ -220,6 +222,18 @@ static int try_paths(char *paths[])
     return 0;
 }
 
+/* Of a sandbox that has no namespaces: in that process, which somebody else waits for. */
+static int limit_alone(char *program[])
+{
+    bool sockets = strcmp(*program, "--sockets") == 0;
+
+    program += sockets;
+    if (limit_check() != 0 || (!sockets && limit_sockets() != 0))
+        die("cannot be limited");
+    execvp(program[0], program);
+    die(program[0]);
+}
+
 int main(int argc, char *argv[])
 {
     char **program;
@@ -227,10 +241,13 @@ int main(int argc, char *argv[])
 
     if (argc > 1 && strcmp(argv[1], "--tries") == 0)
         return try_paths(argv + 2);
+    if (argc > 2 && strcmp(argv[1], "--alone") == 0)
+        return limit_alone(argv + 2);
     if ((program = take_options(argv)) == NULL) {
         fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
                         "[--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
-                        "       check-guard --tries PATH...\n");
+                        "       check-guard --tries PATH...\n"
+                        "       check-guard --alone [--sockets] PROGRAM ARG...\n");
         return FAILED;
     }
     if (getpid() != 1) {

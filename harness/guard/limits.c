@@ -191,6 +191,11 @@ static struct sock_filter check_32[] = {
 /* Sockets of the host have names among its files, which a read-only view does not keep. */
 static struct sock_filter lonely[] = {LOAD(nr), NEVER(connect), ALLOW};
 
+static struct sock_filter no_sockets[] = {
+    LOAD(arch), IF(AUDIT_ARCH_I386, 4, 0), LOAD(nr), NEVER(socket), ALLOW,
+    LOAD(nr), NEVER_32(102), /* socketcall */ NEVER_32(359), /* socket */ ALLOW,
+};
+
 /* Capabilities go first: with no_new_privs alone the kernel takes each exec by root for one that
  * gains some and clears its personality, and a UML that wants ADDR_NO_RANDOMIZE starts itself anew
  * for ever (sandbox/landlock.py). */
@@ -222,6 +227,13 @@ int limit_kernel(bool connects)
     if (drop_capabilities() != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return -1;
     return install(&program) != 0 || (!connects && install(&alone) != 0) ? -1 : 0;
+}
+
+int limit_sockets(void)
+{
+    struct sock_fprog program = {sizeof no_sockets / sizeof *no_sockets, no_sockets};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ? -1 : install(&program);
 }
 
 int limit_check(void)

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Both are for this process and all that it starts, for good; 0, or -1 and errno. */
+/* All are for this process and all that it starts, for good; 0, or -1 and errno. */
 
 /* Takes what a User-Mode Linux has no use for: every capability, and system calls (limits.c); to
  * connect to a socket, too, unless it `connects`. */
@@ -12,5 +12,8 @@ int limit_kernel(bool connects);
 
 /* Takes system calls that no check needs; capabilities are the caller's to drop. */
 int limit_check(void);
+
+/* Takes sockets, but for pairs and those that it has. */
+int limit_sockets(void);
 
 #endif

@@ -25,6 +25,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER, PORT, ABSTRACT, CONTROLLER = Path(sys.argv[1]), *map(int, sys.argv[2:5])
@@ -116,9 +117,21 @@ def kernel_helper() -> str:
 
 
 def device(name: str, major: int, minor: int) -> str:
+    """One that is made may be opened by others, where devices count, whatever mounts say here."""
     path = f"/tmp/{name}"
     os.mknod(path, 0o20666, os.makedev(major, minor))
-    return read(path)
+    with suppress(OSError):
+        return read(path)
+    return f"{path} made"
+
+
+def module() -> str:
+    """A kernel that takes modules of this program finds that this is none (ENOEXEC)."""
+    with suppress(OSError):
+        call(175, b"x", 1, b"")
+    if ctypes.get_errno() != errno.ENOEXEC:
+        raise OSError(ctypes.get_errno(), "refused")
+    return "looked at"
 
 
 def same_setting() -> str:
@@ -255,7 +268,7 @@ def tries() -> Iterator[tuple[str, Callable[[], object]]]:
     yield "chroot", lambda: os.chroot("/") or "done"
     yield "a handle of the root", handle_of_root
     yield "a program of the kernel's", kernel_helper
-    yield "a kernel module", lambda: call(175, b"x", 1, b"") or "loaded"
+    yield "a kernel module", module
     yield "bpf", lambda: call(321, 0, ctypes.c_char_p(bytes(128)), 128) or "done"
     yield "perf_event_open", lambda: call(298, bytes(128), -1, 0, -1, 0) or "done"
     yield "ioperm", lambda: call(173, 0x80, 1, 1) or "done"

@@ -34,7 +34,7 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
 from powercut.sandbox.heard import heard
-from powercut.sandbox.users import PROGRAMS, for_all, lowered, open_above, topmost
+from powercut.sandbox.users import PROGRAMS, for_all, guard_binary, lowered, open_above, topmost
 
 _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
 """The loader's cache, and the types that mke2fs knows: the host's, and read-only."""
@@ -251,7 +251,9 @@ def _landlock(command: list[str], given: _Grants) -> list[str]:
         inside += ["--write", str(path)]
     for path in given.folders:
         inside += ["--fill", str(path)]
-    return [*inside, "--", *command]
+    talks = any(path.is_socket() for path in given.files)
+    guard = [str(guard_binary()), "--alone", *(["--sockets"] if talks else [])]
+    return [*inside, "--read", guard[0], "--", *guard, *command]
 
 
 def _try(wrap: Callable[[list[str], _Grants], list[str]]) -> str:

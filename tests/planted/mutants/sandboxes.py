@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import ARCHIVES, CHECKS, HOSTILE, KERNELS, OWN
+from mutants.suites import ARCHIVES, CHECKS, HOSTILE, KERNELS, OWN, TOOLS
 
 checks = planter("sandbox", CHECKS)
 archives = planter("archive", ARCHIVES)
 kernels = planter("kernel", KERNELS)
 hostile = planter("uml", HOSTILE)
 own = planter("own", OWN)
+tools = planter("tool", TOOLS)
 
 _P = "harness/powercut"
 
@@ -29,6 +30,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("", "CAP_IPC_LOCK,"),
             "CAP_IPC_LOCK, CAP_SYS_CHROOT,",
             "a program in User-Mode Linux changes its root",
+        ),
+        (
+            "loads-modules",
+            At("", "CAP_SETFCAP,"),
+            "CAP_SETFCAP, CAP_SYS_MODULE,",
+            "a program in User-Mode Linux gives its kernel a module",
+        ),
+        (
+            "makes-devices",
+            At("", "CAP_IPC_OWNER,"),
+            "CAP_IPC_OWNER, CAP_MKNOD,",
+            "a program in User-Mode Linux makes devices",
+        ),
+    ),
+    *tools(
+        "harness/guard/check.c",
+        (
+            "talks",
+            At("limit_alone", "(!sockets && limit_sockets() != 0)"),
+            "(sockets && limit_sockets() != 0)",
+            "behind Landlock a tool of root's is root to the peers of the host's sockets",
+        ),
+        (
+            "asks-all",
+            At("limit_alone", "if (limit_check() != 0 ||"),
+            "if (!program ||",
+            "behind Landlock a tool has all system calls",
         ),
     ),
     *checks(

@@ -220,6 +220,11 @@ HOSTILE = Suite(
     (make("guests/uml", "{build}/bin/uml-init", "{build}/bin/uml-guard"),),
     (pytest("tests/conformance/recover/test_uml_hostile_program.py"),),
 )
+TOOLS = Suite(
+    "sandbox of image tools",
+    (make("harness/guard", "{build}/bin/check-guard"),),
+    (pytest("tests/unit/sandbox/test_sandbox_confined.py"),),
+)
 ARCHIVES = Suite("reader of archives", (), (pytest("tests/unit/sandbox/test_archive.py"),))
 KERNELS = Suite("sandbox of kernels", (), (pytest("tests/unit/sandbox/test_kernel_confined.py"),))
 OWN = Suite(
