@@ -6,7 +6,8 @@ operation differs from others.  Two operations are of one sort if
 
 1. the same kinds of writes (powercut.crash.kinds) were submitted between the ack before and theirs,
    however many of each; more finely
-2. also with as many flushes, up to three, and the same kinds outstanding at the ack.
+2. also with as many flushes, up to three, and the same kinds outstanding at the ack; most finely
+3. also with as many writes of each kind, up to three: one of two files alike may be forgotten.
 
 A workload that repeats one operation has few sorts; one whose operations make different calls has
 nearly as many as calls.  That operations of one sort are alike is a guess: it orders states, and no
@@ -28,6 +29,7 @@ from powercut.crash.states import I64, StateSpace
 from powercut.model.timeline import RequestKind
 
 _FLUSHES_MAX: Final = 3
+_COUNTS: Final = 4
 
 
 def one_of_each_sort(space: StateSpace, acks: I64, kinds: Kinds, seed: int) -> tuple[int, ...]:
@@ -37,11 +39,12 @@ def one_of_each_sort(space: StateSpace, acks: I64, kinds: Kinds, seed: int) -> t
     chance = np.zeros(len(acks), dtype=np.int64)
     order = acks.searchsorted(permuted(acks, seed, "one of each sort"))
     chance[order] = np.arange(len(acks))
-    coarse = _written(space, acks, kinds)
-    fine = np.stack([coarse, _flushes(space, acks), _volatile(space, acks, kinds)], axis=1)
-    chosen = _first_of_each(coarse, chance, np.empty(0, dtype=np.int64))
-    finer = _first_of_each(_numbers(fine.ravel(), np.full(len(acks), 3)), chance, chosen)
-    return tuple(acks[np.concatenate([chosen, finer])].tolist())
+    coarse, counted = _written(space, acks, kinds)
+    fine = _together(coarse, _flushes(space, acks), _volatile(space, acks, kinds))
+    chosen = np.empty(0, dtype=np.int64)
+    for sorts in (coarse, fine, _together(fine, counted)):
+        chosen = np.concatenate([chosen, _first_of_each(sorts, chance, chosen)])
+    return tuple(acks[chosen].tolist())
 
 
 def _first_of_each(sorts: I64, chance: I64, seen: I64) -> I64:
@@ -54,11 +57,20 @@ def _first_of_each(sorts: I64, chance: I64, seen: I64) -> I64:
     return np.asarray(head[np.lexsort((chance[head], count))])
 
 
-def _written(space: StateSpace, acks: I64, kinds: Kinds) -> I64:
-    """Which kinds of writes were submitted since the ack before, for each ack."""
+def _together(*sorts: I64) -> I64:
+    return _numbers(np.stack(sorts, axis=1).ravel(), np.full(len(sorts[0]), len(sorts)))
+
+
+def _written(space: StateSpace, acks: I64, kinds: Kinds) -> tuple[I64, I64]:
+    """Which kinds of writes were submitted since the ack before, for each ack; and how many of
+    each, more than three being three."""
     writes = np.flatnonzero(space.sets.is_write)
     operation = np.searchsorted(acks, space.timeline.requests.submitted_ns[writes], side="right")
-    return _sets([(operation, kinds.rank[writes])], len(acks))
+    pairs = np.stack([operation, kinds.rank[writes]], axis=1)
+    found, count = np.unique(pairs, axis=0, return_counts=True)
+    owner, kind = found.T
+    often = kind * _COUNTS + np.minimum(count, _COUNTS - 1)
+    return _sets([(owner, kind)], len(acks)), _sets([(owner, often)], len(acks))
 
 
 def _volatile(space: StateSpace, acks: I64, kinds: Kinds) -> I64:

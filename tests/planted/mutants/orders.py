@@ -70,9 +70,18 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "coarse-sorts-only",
-            At("one_of_each_sort", "_numbers(fine.ravel(), np.full(len(acks), 3))"),
+            At(
+                "one_of_each_sort",
+                "_together(coarse, _flushes(space, acks), _volatile(space, acks, kinds))",
+            ),
             "coarse",
             "an operation that flushes less often looks like the others",
+        ),
+        (
+            "writes-uncounted",
+            At("one_of_each_sort", "_together(fine, counted)"),
+            "fine",
+            "an operation that forgets one of two files that are alike looks like the others",
         ),
     ),
     *order(

@@ -200,6 +200,39 @@ def test_an_operation_that_flushes_less_often_is_of_a_sort_of_its_own():
         assert len(chosen) == 3
 
 
+def two_files(forgets=0):
+    """Each operation writes to two files that are alike, and syncs both; one `forgets` the second,
+    and syncs the first twice.  Of each third a page is written back before its sync."""
+    made, now, acks = Handmade(1 << 24), 0, []
+    for number in range(1, OPERATIONS + 1):
+        for file in range(2):
+            if file == 0 or number != forgets:
+                for early in range(1 + (number % 3 == 0)):
+                    place = 8 * (number % 50) + 4 * file
+                    made.write(place * PAGE, b"L" * PAGE, at=now + 1 + early, done=now + 4)
+            made.flush(at=now + 5, done=now + 6)
+            now += 6
+        acks.append(now + 1)
+        now += 2
+    tried = numbers(range(1, OPERATIONS + 1))
+    history = OperationHistory(tried, numbers([0] * OPERATIONS), tried, numbers(acks))
+    return StateSpace(made.timeline(), history)
+
+
+@pytest.mark.parametrize("forgets", [281, 100])
+def test_an_operation_that_forgets_one_of_two_files_that_are_alike_is_met(forgets):
+    """It has the kinds and the flushes of any other, and leaves nothing outstanding."""
+    space = two_files(forgets)
+    for seed in range(20):
+        acks = events(space, [InstantKind.ACK])
+        chosen = one_of_each_sort(space, acks, kinds_of(space), seed)
+        assert forgets in [space.required(one).last for one in chosen]
+        assert len(chosen) < BY_DEFAULT // 4
+    acks = events(two_files(), [InstantKind.ACK])
+    honest = one_of_each_sort(two_files(), acks, kinds_of(two_files()), seed=1)
+    assert len(honest) == len(chosen) - 1
+
+
 def test_operations_that_all_differ_are_taken_in_an_order_by_chance():
     """Each writes a place of its own that is written again: as many sorts as places."""
     made, now, acks = Handmade(1 << 24), 0, []
