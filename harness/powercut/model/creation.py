@@ -9,7 +9,8 @@ by name, size and content: what was synced, and then overwritten without a sync,
 What `run` syncs before it acknowledges anything is durable in time.  So where a cut at the end of
 `setup` loses a file, `run` follows `setup` on one system, and the cut that counts is at the first
 ack.  A content is lost then if it is still what the first cut had left: what `run` has written
-there is none of `setup`'s.
+there is none of `setup`'s.  One file may be all that matters: so where the check misses there what
+had been acknowledged the verdict is INCONCLUSIVE, too.
 """
 
 from __future__ import annotations
@@ -35,12 +36,21 @@ class Creation:
     made: int
     lost: tuple[str, ...] = ()
     acked: bool = False
+    missed: str = ""
+    """What the check does not find after that cut, although it was acknowledged before."""
+
     unknown: str = ""
     """Why it is not known what a cut at the first ack loses, if it should be."""
 
     @property
     def doubt(self) -> str:
         """Why the store is not believed to be there; empty if it is."""
+        if self.missed and len(self.lost) < self.made:
+            return (
+                f"a power cut {self._when} loses what was acknowledged ({self.missed}), with "
+                f"{some_of(self.lost)} of `setup`, and the recording began with all of it durable: "
+                "sync it in `setup`, or make it in `run`"
+            )
         if not self.lost or len(self.lost) < self.made:
             return ""
         return (

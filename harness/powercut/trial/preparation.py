@@ -10,12 +10,14 @@ the end of `setup` would have left it is kept for the comparison, until `creatio
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from powercut.channel.line_channel import LineChannel
+from powercut.channel.lines import unpack
 from powercut.channel.port import Channel
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -23,6 +25,7 @@ from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.creation import Creation, creation_at_ack, creation_of
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.reads import FileRead
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
@@ -33,7 +36,7 @@ from powercut.scenario.settings import Parameters
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.program_lines import SHOWN, watching
 from powercut.trial.system import System
-from powercut.workload.port import AcksByLines
+from powercut.workload.port import AcksByLines, Promises
 
 _COMMITS: Final = (FilesystemType.EXT4, FilesystemType.BTRFS)
 _COMMIT_S: Final = 300
@@ -64,7 +67,13 @@ class Preparation:
         with scratch() as folder:
             cut = folder / "cut.img"
             with CaptureDisk(self._config(folder)) as disk:
-                self._set_up(disk, folder, lambda _, __, disk: disk.snapshot(cut), ends=True)
+                self._set_up(
+                    disk,
+                    folder,
+                    lambda _, __, at: at.snapshot(cut),
+                    said=folder / "said",
+                    ends=True,
+                )
                 disk.cut(CutPolicy.KEEP, 0, None, timeout_s=run.deadline.remaining_s)
                 disk.snapshot(prepared)
             base = run.directory.adopt_base(prepared)
@@ -91,18 +100,36 @@ class Preparation:
         first = creation_of(made, at_end)
         if not first.lost:
             return first
+        return self._second_look(engine, first, made, at_end, later, timeout_s)
+
+    def _second_look(
+        self,
+        engine: RecoveryEngine,
+        first: Creation,
+        made: Sequence[FileRead],
+        at_end: Sequence[FileRead],
+        later: Sequence[ImageWrite],
+        timeout_s: float,
+    ) -> Creation:
+        assert isinstance(engine, DatesReads)
         try:
-            acked = self._at_first_ack()
+            acked, promises, instant = self._at_first_ack()
         except PowercutError as error:  # what it does there is not what was recorded
             return replace(first, unknown=str(error))
         seen, left = engine.files_read(acked, check=False, timeout_s=timeout_s)
         _, kept = engine.files_read(later, check=False, timeout_s=timeout_s)
         if kept is None or (left is None and seen.recovered):
             return replace(first, unknown=NOT_LISTED)
-        return creation_at_ack(made, at_end, left or (), kept)
+        found = creation_at_ack(made, at_end, left or (), kept)
+        if not found.lost:
+            return found
+        claims = promises.claims_at(instant)
+        missed = promises.check(claims, engine.recover(acked, timeout_s=timeout_s))
+        return replace(found, missed="; ".join(one.message for one in missed))
 
-    def _at_first_ack(self) -> Sequence[ImageWrite]:
-        """What a power cut leaves there if `run` follows `setup` at once.
+    def _at_first_ack(self) -> tuple[Sequence[ImageWrite], Promises, int]:
+        """What a power cut leaves there if `run` follows `setup` at once, what it had promised,
+        and the instant before which it counts.
 
         Raises PowercutError, also if no ack comes.
         """
@@ -111,19 +138,23 @@ class Preparation:
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(run.run)
         with scratch() as folder:
-            cut = folder / "cut.img"
+            cut, said = folder / "cut.img", folder / "said"
+            acked_ns = 0
 
             def first_ack(channel: Channel, lines: LineChannel, disk: CaptureDisk) -> None:
                 self._system.start(channel, argv, unsynced=workload.drops_syncs, dated=False)
+                nonlocal acked_ns
                 lines.watch = watching(channel, argv)
                 if lines.wait_acks(1, timeout_s=run.deadline.remaining_s):
+                    acked_ns = time.monotonic_ns()
                     disk.snapshot(cut)
 
             with CaptureDisk(self._config(folder)) as disk:
-                self._set_up(disk, folder, first_ack, ends=False)
+                self._set_up(disk, folder, first_ack, said=said, ends=False)
             if not cut.exists():
                 raise HostError(_NO_ACK)
-            return changed_parts(run.directory.base_image, cut)
+            promises = workload.promises_by_lines(unpack(said.read_bytes(), Binding()), acked_ns)
+            return changed_parts(run.directory.base_image, cut), promises, acked_ns
 
     def _config(self, folder: Path) -> CaptureConfig:
         run, parameters = self._run, self._run.job.parameters
@@ -135,8 +166,11 @@ class Preparation:
         parts = tuple(part._replace(flush=honest, fua=honest) for part in config.parts)
         return replace(config, log=None, contract=DeviceContract(), parts=parts, errors=())
 
-    def _set_up(self, disk: CaptureDisk, sockets: Path, then: _At, *, ends: bool) -> None:
-        """Runs `setup`, and `then` what is to follow; a machine that `ends` does so in order."""
+    def _set_up(
+        self, disk: CaptureDisk, sockets: Path, then: _At, *, said: Path, ends: bool
+    ) -> None:
+        """Runs `setup`, and `then` what is to follow, with what both say in `said`; a machine that
+        `ends` does so in order."""
         run, system = self._run, self._system
         parameters = _written_back_late(run.job.parameters)
         folder = sockets / "setup"
@@ -146,8 +180,7 @@ class Preparation:
             machine.start(timeout_s=run.deadline.remaining_s)
             channel.wait_hello(timeout_s=run.deadline.remaining_s)
             system.enter(channel)
-            file = sockets / "setup-lines"
-            with system.hear(machine, folder, file, Binding(), dated=False) as lines:
+            with system.hear(machine, folder, said, Binding(), dated=False) as lines:
                 try:
                     self._run_setup(channel)
                     then(channel, lines, disk)

@@ -883,9 +883,21 @@ MUTANTS: tuple[Mutant, ...] = (
             "unknown=''",
             "that nothing is known of the first ack reads as a loss there",
         ),
+        (
+            "check-unasked-at-the-first-ack",
+            At("Preparation._second_look", "'; '.join((one.message for one in missed))"),
+            "''",
+            "a store of two files whose name in one is never synced by `setup` is SAFE",
+        ),
     ),
     *reads(
         f"{_P}/model/creation.py",
+        (
+            "missed-at-the-first-ack-believed",
+            At("Creation.doubt", "self.missed"),
+            "False",
+            "the same, since what the check misses there counts for nothing",
+        ),
         (
             "short-is-whole",
             At("creation_of", "there.get(one.path) != (one.size, one.crc)"),

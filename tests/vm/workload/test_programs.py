@@ -221,6 +221,9 @@ IN_PLACE = (
 )
 PLACES = "[ ! -e $2/all ] || tr -d '\\0' <$2/all | sed 's/^0*/= /' >&$POWERCUT_FD"
 CREATED = "a power cut at the first ack loses all that `setup` made (data/all)"
+# The same beside a file that is durable.
+BESIDE = f"echo 1 >$2/other; sync $2/other $2; {RENAMED}"
+MISSED = "a power cut at the first ack loses what was acknowledged ("
 # What was synced is overwritten, of the same size, without a sync; and `run` syncs another file.
 OVERWRITTEN = (
     "head -c 999 /dev/zero >$2/all; sync $2/all $2; "
@@ -246,6 +249,7 @@ APART = LINKED.replace("ln -s ../../dev/shm/$n ", ": >")
         (f"say ready; say nonsense; {APPEND}; sleep 300", LOG, "no line of the contract"),
         (IN_PLACE, PLACES, CREATED),
         (STALE, LOG, CREATED),
+        (f"{IN_PLACE}; :", PLACES, MISSED),
         (APPEND, f"{LOG}; exit 3", "ended with status 3"),
         (APPEND, LOG.replace("sed", "sed -n 1~2p $2/log | sed").replace(" $2/log >", " >"), HALF),
         (BY_NAME, NAMES, "the check has read none of the files that were written (data/all)"),
@@ -258,16 +262,16 @@ APART = LINKED.replace("ln -s ../../dev/shm/$n ", ": >")
         (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
-        "garbage", "creation", "stale", "check-fails", "check-half", "check-of-names", "outside",
-        "linked", "apart",
-        "acks-what-it-keeps", "full", "network", "forks-away",
+        "garbage", "creation", "stale", "creation-of-one", "check-fails", "check-half",
+        "check-of-names", "outside", "linked", "apart", "acks-what-it-keeps", "full", "network",
+        "forks-away",
     ],
 )  # fmt: skip
 def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     """What needs a kernel to misbehave; lines that break the contract are tests/unit's."""
     limits = ["--acks", "20", "--seconds", "300", "--budget", "4", "--seed", "7"]
     limits += ["--filesystem", "ext4", "--size", "32MiB"]  # one is filled
-    setup = {IN_PLACE: RENAMED, STALE: OVERWRITTEN}.get(run, "")
+    setup = {IN_PLACE: RENAMED, STALE: OVERWRITTEN, f"{IN_PLACE}; :": BESIDE}.get(run, "")
     status, cell, _ = recorded(tmp_path, program(tmp_path, run, check, setup), limits=limits)
     told = " ".join(cell["reasons"])
     assert (status, cell["verdict"]) == (3, "inconclusive")
