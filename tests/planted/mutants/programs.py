@@ -879,7 +879,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/trial/preparation.py",
         (
             "second-look-fails-in-silence",
-            At("Preparation.creation", "unknown=str(error)"),
+            At("Preparation._second_look", "unknown=str(error)"),
             "unknown=''",
             "that nothing is known of the first ack reads as a loss there",
         ),
