@@ -121,8 +121,12 @@ def test_a_product_has_the_fault_that_its_page_names(page):
     """workloads/products/packages.sh names what it needs of Debian, and fetches the rest."""
     subprocess.run([PRODUCTS / "packages.sh"], check=True, timeout=TIMEOUT_S)
     runner = "sh" if page.reproduction.endswith(".sh") else "/usr/bin/python3"
-    status, said = ran([runner, FOLDER / page.reproduction], PYTHONPATH=BUILD / "products/python")
+    built = BUILD / "products"
+    status, said = ran(
+        [runner, FOLDER / page.reproduction],
+        PYTHONPATH=built / "python", CARGO_TARGET_DIR=built / "rust",
+    )  # fmt: skip
     assert status in (0, 1), said
     product, _, version = page.seen[0].partition(" ")
-    assert re.search(rf"{product}.* {re.escape(version)}$", said, re.MULTILINE | re.IGNORECASE)
+    assert re.search(rf"^{product}.* {re.escape(version)}\b", said, re.MULTILINE | re.IGNORECASE)
     assert is_named(page, product, version, status), said
