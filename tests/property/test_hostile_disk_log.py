@@ -9,12 +9,13 @@ import pytest
 from handmade import history
 from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
+from surviving import surviving_image
 
 from powercut.crash.evidence import gather
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.states import StateSpace
-from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.disk.pclog import read_timeline
 from powercut.disk.pclog_format import EVENT, HEADER, EventType
 from powercut.model.errors import DamagedRecording
 from powercut.wal.layout import LayoutKind, WalLayout

@@ -166,19 +166,11 @@ def map_file(path: Path) -> Bytes:
     return np.empty(0, dtype=np.uint8)
 
 
-def read_header(prefix: Path) -> LogHeader:
-    """The header of the log named `prefix`.
-
-    Raises DamagedRecording if there is none, or not one of a disk.
-    """
-    path = log_path(prefix)
-    return header_of(path, map_file(path))
-
-
 def header_of(path: Path, log: Bytes, *kinds: LogKind) -> LogHeader:
-    """The header of the log whose events are `log`; `path` is for messages.  As `read_header`.
+    """The header of the log whose events are `log`; `path` is for messages.
 
-    `kinds` are those that can be read, by default those of disks.
+    `kinds` are those that can be read, by default those of disks.  Raises DamagedRecording if
+    there is none, or one of another kind.
     """
     raw = log[:HEADER_SIZE].tobytes()
     if len(raw) < HEADER_SIZE or raw[:8] != MAGIC:

@@ -3,15 +3,6 @@
 
 from typing import Final, NewType
 
-Lsn = NewType("Lsn", int)
-"""Log sequence number of a record, from 1, dense within a run."""
-
-Lba = NewType("Lba", int)
-"""Address on a disk in sectors of 512 bytes."""
-
-ByteOffset = NewType("ByteOffset", int)
-"""Address on a disk, or in a log, in bytes."""
-
 Instant = NewType("Instant", int)
 """Nanoseconds of the host's CLOCK_MONOTONIC: the one clock of a recording."""
 

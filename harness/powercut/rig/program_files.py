@@ -77,11 +77,6 @@ def _in(folder: Path, word: str) -> Path | None:
         return None
 
 
-def forget_files() -> None:
-    """What this process has seen of folders that may have changed."""
-    _of_folder.cache_clear()
-
-
 def changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     """What differs, for the end of a sentence; empty if that is not known."""
     if not then or not now:

@@ -3,7 +3,8 @@
 
 Its own check says what came back.  There is no exposure analysis, and no bytes that date its acks,
 so an ack counts from its receipt: SAFE rests on what was recovered, after the cut and in crash
-states (powercut.explore.trial).
+states (powercut.explore.trial).  No workload that is shipped is one; whatever joins by its row in
+powercut.scenario.workloads is (docs/adding-a-workload.md).
 """
 
 from __future__ import annotations

@@ -15,10 +15,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbd_client import NbdClient, NbdError
+from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER

@@ -23,15 +23,11 @@ import nbd_client
 import numpy as np
 import pytest
 from nbd_client import NbdClient, NbdError
+from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.pclog import (
-    host_failures,
-    injected_errors,
-    read_timeline,
-    surviving_image,
-)
+from powercut.disk.pclog import host_failures, injected_errors, read_timeline
 from powercut.disk.pclog_format import EVENT, EventType
 from powercut.disk.port import Disk
 from powercut.model.contract import CutPolicy, DeviceContract, Honour

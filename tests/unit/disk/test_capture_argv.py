@@ -10,7 +10,7 @@ import pytest
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig, capture_argv, capture_environment
-from powercut.disk.pclog_format import read_header
+from powercut.disk.pclog_format import header_of, log_path, map_file
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
@@ -25,6 +25,11 @@ def base(tmp_path):
     path = tmp_path / "base"
     path.write_bytes(bytes(MIB))
     return path
+
+
+def header_at(prefix):
+    path = log_path(prefix)
+    return header_of(path, map_file(path))
 
 
 def test_every_promise_of_the_contract_is_on_the_command_line():
@@ -77,7 +82,7 @@ def test_the_contract_comes_back_from_the_header(base, tmp_path):
     whose = Binding(b"0123456789abcdef", (1 << 63) - 1, "cache=none, ü", b"d" * 32)
     with CaptureDisk(CaptureConfig(base, tmp_path / "log", contract, whose)):
         pass
-    header = read_header(tmp_path / "log")
+    header = header_at(tmp_path / "log")
     assert (header.contract, header.disk_size) == (contract, MIB)
     assert header.binding == whose
 
@@ -89,7 +94,7 @@ def test_a_long_name_of_a_cell_is_cut_off_in_the_header_and_no_letter_is_halved(
     config = CaptureConfig(base, tmp_path / "log", binding=Binding(cell=cell))
     with CaptureDisk(config):
         pass
-    assert read_header(tmp_path / "log").binding == Binding(cell=kept)
+    assert header_at(tmp_path / "log").binding == Binding(cell=kept)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from surviving import surviving_image
 
 from powercut.crash.sets import durability_sets
 from powercut.disk.base import BaseImageSpec, deal_stripes, ensure_base_image
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.disk.pclog import read_timeline
 from powercut.machine.nbd import NbdExport, examine
 from powercut.model.contract import CutPolicy, Honour
 from powercut.model.timeline import RequestKind

@@ -9,10 +9,11 @@ import google_crc32c
 import numpy as np
 import pytest
 from nbd_client import NbdClient
+from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.pclog import read_timeline, surviving_image
+from powercut.disk.pclog import read_timeline
 from powercut.disk.pclog_format import EVENT, EventFlag, EventType
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DamagedRecording, UsageError

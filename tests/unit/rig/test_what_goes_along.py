@@ -21,7 +21,7 @@ from powercut.disk.root_image import (
 from powercut.machine.foreign.channel import _packed
 from powercut.model.errors import HostError
 from powercut.rig import rig
-from powercut.rig.program_files import forget_files, program_files
+from powercut.rig.program_files import _of_folder, program_files
 from powercut.rig.rig import require_recorded_program
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.layout import ResultDir
@@ -192,7 +192,7 @@ def forget() -> None:
     """What this process has seen of folders that are about to change."""
     for each in (ensure_program_image, ensure_root_image, ensure_root_folder):
         each.cache_clear()
-    forget_files()
+    _of_folder.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from bundles import verify_bundle
 from click.testing import CliRunner
+from surviving import surviving_image
 
 from powercut.campaign.bundle import make_bundle, unpack
 from powercut.cli.commands import cli
 from powercut.crash.legality import why_illegal
-from powercut.disk.pclog import surviving_image
 from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import Verdict
