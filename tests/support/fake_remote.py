@@ -33,6 +33,8 @@ class FakeHost(Closing):
         self.keeps = keeps
         self.unplugged = False  # its commands do nothing: the power stays
         self.takes = True  # what was not synced
+        self.takes_cache = True  # what lay in the disk's own cache: of a disk that is sent no flush
+        self.flushes = True  # until the next boot its kernel sends them
         self.orderly = False  # it shuts down, and ends its programs first
         self.comes_back = True
         self.lets_in = True
@@ -58,7 +60,9 @@ class FakeHost(Closing):
             command.end(in_order=self.orderly)
         self.is_on = False
         unsynced = bool(self.running) and self.running[-1].unsynced
-        keeps = 0 if unsynced and self.takes else self.keeps
+        cached, self.flushes = not self.flushes, True
+        lost = (unsynced and self.takes) or (cached and self.takes_cache)
+        keeps = 0 if lost else self.keeps
         log = self.folder / "data" / "log"
         if keeps is not None and log.exists():
             lines = log.read_text().splitlines(keepends=True)
@@ -149,6 +153,10 @@ class FakeRemote(Closing):
             return Done(0, b"", "")
         if "/proc/mounts" in script:
             return Done(0, self._host.facts(), "")
+        if "queue/write_cache" in script:  # read, or set: never this host's
+            if "cannot be set" in script:
+                self._host.flushes = "write through" not in script
+            return Done(0, b"write back\n", "")
         try:
             done = subprocess.run(
                 ["sh", "-c", script],

@@ -21,6 +21,7 @@ from powercut.cli.commands import cli
 from powercut.model.errors import HostError
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.paths import ROOT
+from powercut.report.explained import explain
 from powercut.scenario.load import load_scenario
 from powercut.scenario.machines import MACHINES, MachineRow
 from powercut.scenario.settings import ControlKind
@@ -130,6 +131,23 @@ def test_a_cut_that_takes_nothing_is_no_evidence(host, tmp_path):
     (control,) = cell.controls
     assert (control.behaved, control.verdict) == (False, Verdict.INCONCLUSIVE)
     assert cell.trials[0].verdict is Verdict.SURVIVED
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_cut_has_to_take_the_disks_own_cache_where_a_control_asks(host, tmp_path, takes):
+    """A disk that is told to flush nothing loses what it had not written down, if the cut is one
+    of power: a switch that leaves the disk its cache proves nothing about it."""
+    host.takes_cache = takes
+    _, cell = run(scenario_of(host, tmp_path, controls="[no-flush]"), tmp_path)
+    assert (cell.trials[0].verdict, host.flushes) == (Verdict.SURVIVED, True)
+    (control,) = cell.controls
+    assert (control.kind, control.behaved) == (ControlKind.NO_FLUSH, takes)
+    if takes:
+        assert (cell.verdict, control.verdict) == (Verdict.SURVIVED, Verdict.LOSSY)
+        assert explain(cell).endswith("without flushes the control lost it.")
+        return
+    assert (cell.verdict, control.verdict) == (Verdict.INCONCLUSIVE, Verdict.SURVIVED)
+    assert "the cut did not take what lay in the disk's own cache" in cell.reasons[0]
 
 
 def test_without_its_control_nothing_has_survived(host, tmp_path):

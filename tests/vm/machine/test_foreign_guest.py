@@ -18,7 +18,6 @@ from ssh_hosts import Home
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.model.contract import CutPolicy
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import ROOT
 from powercut.report.explained import explain
@@ -81,15 +80,3 @@ def test_a_machine_loses_its_power(folder, monkeypatch, lies):
     said = json.loads(found.read_text())
     assert said["commits_lost"] == said["commits_acked"] >= 20  # its disk was told to flush nothing
     assert explain(cell).endswith("without flushes the control lost it.")
-
-
-def test_a_cut_that_leaves_the_disk_its_cache_proves_nothing_about_it(folder, monkeypatch):
-    """The switch takes the machine's memory, and its disk keeps whatever it has completed."""
-    home = Home.make(folder / "home")
-    monkeypatch.setenv("HOME", str(home.path))
-    with ForeignGuest(folder, home, lost=CutPolicy.KEEP) as guest:
-        cell, trial = run_on(guest, folder, "survived", "power-loss", "[no-flush]")
-    assert (trial.verdict, cell.verdict) == (Verdict.SURVIVED, Verdict.INCONCLUSIVE)
-    (control,) = cell.controls
-    assert (control.kind, control.verdict) == (ControlKind.NO_FLUSH, Verdict.SURVIVED)
-    assert "the cut did not take what lay in the disk's own cache" in cell.reasons[0]
