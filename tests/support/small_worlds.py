@@ -235,8 +235,9 @@ class World:
 
 
 @st.composite
-def worlds(draw, cut=False):
-    layout = draw(st.sampled_from([RAW, FILE]))
+def worlds(draw, cut=False, layouts=(RAW, FILE), astray_max=3):
+    """Of a raw log's writes one in `astray_max` + 1 may be in a wrong place."""
+    layout = draw(st.sampled_from(layouts))
     wraps = layout.wraps
     contract = DeviceContract(
         volatile_cache=draw(st.sampled_from([True, True, True, False])),
@@ -268,7 +269,7 @@ def worlds(draw, cut=False):
             units = {}
             for unit in where:
                 # A file may be anywhere on the disk; a raw log's write seldom goes astray.
-                astray = not wraps or draw(st.integers(0, 3)) == 0
+                astray = not wraps or draw(st.integers(0, astray_max)) == 0
                 source = draw(st.integers(0, LOG_UNITS - 1)) if astray else unit - 1
                 shown = draw(st.sampled_from([newest, newest, newest, max(newest - 1, 0)]))
                 tags = log_unit(source, shown, wraps=wraps) if source < LOG_UNITS else [None] * 8

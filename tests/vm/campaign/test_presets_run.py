@@ -92,14 +92,3 @@ def test_presets_do_what_they_say(tmp_path):
     _, fua, flushes = wire(result, "guest-write-cache-remedy")
     assert fua >= ACKS
     assert flushes <= 1
-
-
-def test_the_guest_that_believes_loses_everything(run):
-    """How much faster it is depends on the host."""
-    result = run(SCENARIOS / "lying" / "guest-believes-write-through.yaml", only=["*,type=xfs"])
-    assert result.exit_status == 0
-    promised, believes = result.cells
-    safe(promised, controls=2)
-    lossy_to_the_record(believes)
-    assert wire(result, believes.cell)[1:] == (0, 0), "neither FUA nor flush"
-    assert wire(result, promised.cell)[2] >= promised.commits_acked

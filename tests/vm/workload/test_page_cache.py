@@ -35,13 +35,14 @@ deadline: 5min
 """
 STORES = """
 cells:
-  - name: undo-first
+  - {{name: undo-first, explore.budget: 40}}
   - name: overwrite-first
     workload.command: {store} overwrite-first
     expect: lossy
   - name: overwrite-first-usual
     workload.command: {store} overwrite-first
     workload.writeback: usual
+    explore.budget: 40
   - name: header-first
     workload.command: {store} header-first
     expect: lossy

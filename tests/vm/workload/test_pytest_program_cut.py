@@ -23,8 +23,14 @@ class TestForgetful(TestNotes):
         pass
 
 
-powercut_program.program(acks=40, budget=32)(TestForgetful)
+powercut_program.program(acks=6, budget=8)(TestForgetful)
 """
+FEW_STATES = """
+from powercut.campaign import program_try
+
+program_try.AUTO_STATES_OF_PROGRAM = 40
+"""
+"""A Python of its own checks each state of the captured files; by default there are 320."""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +38,7 @@ def told(tmp_path_factory) -> str:
     """What pytest says of the example, and of the same without its sync."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "test_notes.py").write_text(EXAMPLE.read_text() + FORGETS)
+    (folder / "conftest.py").write_text(FEW_STATES)
     return run_pytest(folder, "--powercut-seed", "7", timeout=500).stdout
 
 

@@ -63,7 +63,7 @@ def test_each_sync_is_dropped_and_the_table_says_which_check_noticed(tmp_path: P
     test.write_text(TEST)
     test.chmod(0o755)
     table, results = tmp_path / "table.json", tmp_path / "results"
-    words = ["--acks", "12", "--budget", "40", "--seed", "7", "--results", str(results)]
+    words = ["--acks", "12", "--budget", "32", "--seed", "7", "--results", str(results)]
     words += ["--test", f"{test} {program}", "--", str(program)]
     first, before = interrupted(words, results)
     words = ["--json", str(table), "--resume", first]

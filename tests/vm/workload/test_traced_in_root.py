@@ -114,7 +114,7 @@ def test_without_one_each_is_dropped_and_the_needed_one_noticed(
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "table.json"
     words = ["--root", "root", "--where", "no-vm", "--acks", str(ALL)]
-    words += ["--budget", "40", "--seed", "7", "--size", "32MiB", "--json", str(table)]
+    words += ["--budget", "32", "--seed", "7", "--size", "32MiB", "--json", str(table)]
     words += ["--results", str(tmp_path / "results"), "--", "program/log.sh"]
     done = CliRunner().invoke(syncs, words, standalone_mode=False)
     assert done.exception is None, done.output
