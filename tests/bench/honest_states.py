@@ -66,6 +66,12 @@ ROWS: Final = (
     Row("folder", "journal", ("seldom",)),
     Row("folder", "journal", ("sqlite",)),
     Row("folder", "journal", ("seldom", "fault=name")),
+    Row("disk", "btrfs", ("sqlite", "journal=truncate")),
+    Row("disk", "ext4", ("redis",)),
+    Row("disk", "xfs", ("seldom", "fault=contents")),
+    Row("folder", "journal", ("redis",)),
+    Row("disk", "btrfs", ("redis",)),
+    Row("folder", "journal", ("sqlite", "journal=persist")),
 )
 
 
