@@ -26,7 +26,7 @@ lines ([workloads/products](../workloads/products/adapter.py)) stores values by 
 and each eighth time packs or compacts, where the store can. A power cut must leave every value
 whose call has returned.
 
-*Files* is the verdict of `powercut capture`, 40 or more crash states by the promise of a
+*Files* is the verdict of `powercut capture`, 32 or more crash states by the promise of a
 journalling file system; *POSIX* that of the same recording by POSIX's promise, where a name is
 durable once its folder was synced; *ext4* that of the scenario, 40 states on a recorded disk, whose
 controls were as they must be where it says SAFE; *XFS* and *btrfs* the same there. Where a column
@@ -35,7 +35,7 @@ this file system kept what no sync covers. *Lost* are acknowledged values that s
 files does not have. The control of each row is its recording of files on a host that ignores
 every sync; it was LOSSY for all, as it has to be, and the check found every value where nothing
 was lost. A row without words has a call that is named as a commit, and no more. One run each,
-seed 1, November 2026; a LOSSY row is a finding only once its cause is known.
+seed 1 (Breezy 2), November 2026; a LOSSY row is a finding only once its cause is known.
 
 """
 _COLUMNS: Final = (
