@@ -45,8 +45,11 @@ def history(
     console = console_beside(json_file)
     found = read_history(results, profile=profile)
     print_history(console, found)
-    path = write_history(found, page) if publish is None else publish_history(found, publish)
-    console.print(f"\n   page: {path}", soft_wrap=True, highlight=False, markup=False)
+    paths = [] if publish is None else [publish_history(found, publish)]
+    if page is not None or publish is None:
+        paths.append(write_history(found, page))
+    for path in paths:
+        console.print(f"\n   page: {path}", soft_wrap=True, highlight=False, markup=False)
     told = [
         {
             "profile": one.profile,

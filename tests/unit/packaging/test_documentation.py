@@ -34,7 +34,10 @@ def mkdocs(docs: Path, site: Path, tmp_path: Path) -> subprocess.CompletedProces
 def test_the_site_builds_and_no_link_is_dead(tmp_path):
     done = mkdocs(ROOT / "docs", tmp_path / "site", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "site/troubleshooting.html").is_file()
+    page = (tmp_path / "site/troubleshooting.html").read_text()
+    wide = re.findall("<(?:table|pre><code)[^>]*>", page)
+    assert wide
+    assert all('tabindex="0"' in one for one in wide), "a keyboard reaches what scrolls"
 
 
 def test_a_dead_link_is_refused(tmp_path):

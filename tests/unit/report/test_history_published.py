@@ -23,10 +23,12 @@ def test_every_link_of_a_published_history_leads_into_its_folder(tmp_path: Path)
         (night / "certificate.json").write_text(made.model_dump_json())
     (night / "certificate.html").write_text("<p>the last one</p>")
     public = tmp_path / "public/nightly"
-    words = ["history", str(tmp_path / "results"), "--publish", str(public)]
+    also = tmp_path / "history.html"
+    words = ["history", str(tmp_path / "results"), "--publish", str(public), "--html", str(also)]
     for _ in range(2):  # a nightly job writes into the same folder again
         done = CliRunner().invoke(cli, words)
         assert done.exit_code == 0, done.output
+    assert "certify/some/20260102T000000Z-1/certificate.html" in also.read_text()
     page = (public / "index.html").read_text()
     links = [unquote(one) for one in re.findall(r'href="([^"#]+)"', page)]
     assert len(links) == 1

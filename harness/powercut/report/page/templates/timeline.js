@@ -291,7 +291,7 @@ function show() {
   slider.setAttribute("aria-valuetext", text);
   at("readout").textContent = text;
   picker.value = chosen === null ? plain : String(chosen);
-  at("details").replaceChildren(...tellMissing(here), ...tellFound(), ...tellers.files(), ...tellAck(here), ...tellCommands());
+  at("details").replaceChildren(...tellFound(), ...tellers.files(), ...tellMissing(here), ...tellAck(here), ...tellCommands());
   redraw();
   root.dispatchEvent(new CustomEvent("moved", { detail: { now, state: stateNow() } }));
 }
