@@ -281,8 +281,10 @@ function readout(here) {
   const about = here.about ? "about " : "";
   const before = now === data.span ? "the cut" : ms(data.span - now) + " before the cut";
   const flights = here.flying.length ? "; " + count(here.flying.length, "request") + " in flight" : "";
-  return ms(now) + " (" + before + "): " + about + count(here.acked, data.noun) + " acknowledged, "
-    + count(here.issued, "write") + " issued, " + number(here.issued - here.durable) + " of them not durable" + flights;
+  const state = stateNow();  // it knows its number, where columns of many requests do not
+  const writes = here.about && state ? count(state.volatile, "write") + " issued and not durable"
+    : count(here.issued, "write") + " issued, " + number(here.issued - here.durable) + " of them not durable";
+  return ms(now) + " (" + before + "): " + about + count(here.acked, data.noun) + " acknowledged, " + writes + flights;
 }
 
 function show() {
