@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_re
 from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option
 from powercut.cli.output import Speaker, console_beside, echo, write_json
 from powercut.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from powercut.store.results import RunResult
 
 
 @click.command(epilog=EVIDENCE_HELP)
@@ -121,14 +125,26 @@ def _trial_of(evidence: Path, cell: str | None, trial: int | None) -> Path:
 def _show_result(
     evidence: Path, cell: str | None, trial: int | None, json_file: Path | None
 ) -> None:
-    from powercut.report.terminal.show import print_story
-
     found = find_result(evidence)
     if cell is None:
         cell, trial = _meant(found.path.resolve() / "cells", evidence.resolve(), trial)
-    print_story(console_beside(json_file), found, cell=cell, trial=trial)
+    console = console_beside(json_file)
+    if cell is None and found.ended and _all_safe(run := found.read_verdict()):
+        from powercut.report.terminal.table import print_run
+
+        print_run(console, run)  # there is no story, and what tells one takes long to import
+    else:
+        from powercut.report.terminal.show import print_story
+
+        print_story(console, found, cell=cell, trial=trial)
     if json_file is not None:
         write_json(found.read_verdict().model_dump_json(indent=1), json_file)
+
+
+def _all_safe(run: RunResult) -> bool:
+    from powercut.model.verdict import Verdict
+
+    return all(cell.verdict is Verdict.SAFE for cell in run.cells)
 
 
 def _meant(cells: Path, evidence: Path, trial: int | None) -> tuple[str | None, int | None]:

@@ -7,6 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from runs_by_hand import make_run
+
+from powercut.model.verdict import Verdict
 
 RUNS = {"explore", "trial.record", "verdict.judge", "witness", "certify", "cluster", "measure"}
 """Rooms, and modules of them, that record, recover or judge."""
@@ -55,6 +58,17 @@ def of(loaded: set[str], unwanted: set[str]) -> set[str]:
 )
 def test_a_command_that_only_reads_loads_nothing_that_runs(tmp_path, argv, unwanted):
     assert not of(loaded_by(tmp_path, *argv), unwanted)
+
+
+def test_showing_a_run_that_is_safe_loads_no_recording(tmp_path):
+    run = make_run(tmp_path)
+    told = run.read_verdict()
+    safe = [cell.model_copy(update={"verdict": Verdict.SAFE}) for cell in told.cells]
+    run.write_verdict(told.model_copy(update={"cells": tuple(safe), "verdict": Verdict.SAFE}))
+    unwanted = READS_NO_STORE | {"workload"}
+    assert not of(loaded_by(tmp_path, "show", str(run.path)), unwanted)
+    run.write_verdict(told)
+    assert of(loaded_by(tmp_path, "show", str(run.path)), {"recording"})  # what was lost is told
 
 
 def test_a_room_that_is_loaded_is_seen(tmp_path):
