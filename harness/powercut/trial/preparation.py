@@ -26,6 +26,7 @@ from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.creation import Creation, creation_at_ack, creation_of
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.reads import FileRead
+from powercut.model.verdict import FindingKind
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
@@ -124,7 +125,9 @@ class Preparation:
         if not found.lost:
             return found
         claims = promises.claims_at(instant)
-        missed = promises.check(claims, engine.recover(acked, timeout_s=timeout_s))
+        checked = promises.check(claims, engine.recover(acked, timeout_s=timeout_s))
+        # The program went on until the disk stood still: what came back was tried.
+        missed = [one for one in checked if one.kind is not FindingKind.NEVER_ATTEMPTED]
         return replace(found, missed="; ".join(one.message for one in missed))
 
     def _at_first_ack(self) -> tuple[Sequence[ImageWrite], Promises, int]:

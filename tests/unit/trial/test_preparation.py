@@ -10,6 +10,7 @@ import pytest
 from powercut.model.creation import Creation
 from powercut.model.errors import HostError
 from powercut.model.reads import FileRead
+from powercut.model.verdict import FindingKind
 from powercut.trial.preparation import NOT_LISTED, Preparation
 
 AT_SETUP, AT_ACK, AT_CUT = ["at setup"], ["at ack"], ["at cut"]
@@ -22,7 +23,9 @@ def acked(*missed):
 
     def check(claims, seen):
         assert (claims, seen) == ("before 5", "recovered")
-        return [SimpleNamespace(message=one) for one in missed]
+        phantom = SimpleNamespace(message="2 was never tried", kind=FindingKind.NEVER_ATTEMPTED)
+        lost = [SimpleNamespace(message=one, kind=FindingKind.LOST) for one in missed]
+        return [phantom, *lost]  # it went on after that instant, until the disk stood still
 
     promises = SimpleNamespace(claims_at=lambda instant: f"before {instant}", check=check)
     return AT_ACK, promises, 5
