@@ -27,6 +27,7 @@ from mutants import (
     evidence,
     folders,
     judging,
+    lending,
     levels,
     orders,
     programs,
@@ -47,6 +48,7 @@ MUTANTS = (
     *c_parts.MUTANTS,
     *sandboxes.MUTANTS,
     *beliefs.MUTANTS,
+    *lending.MUTANTS,
 )
 
 

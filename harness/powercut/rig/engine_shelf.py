@@ -20,7 +20,7 @@ from powercut.closing import Closing
 from powercut.model.errors import UsageError
 from powercut.model.versions import HOST
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import PlanLayers
+from powercut.recover.plan import PlanDisk, PlanLayers
 from powercut.recover.port import FollowsPlans, RecoveryEngine
 from powercut.rig.engines import ENGINES, open_engine, open_over
 
@@ -33,9 +33,10 @@ Root = tuple[str, str, str, tuple[str, ...]]
 """A root on the host's files: its folder there, those of the program and of tools, and what is
 visible besides; a kernel keeps the one that it was told first."""
 
-Key = tuple[str, str, Root | None, PlanLayers | None, int, int, int, int]
-"""The engine's name, its kernel's, the root and the layers that it has, and of its base image what
-is the same for two names of one file, which never changes: device, inode, bytes, time."""
+Key = tuple[str, str, Root | None, tuple[PlanDisk, ...], PlanLayers | None, int, int, int, int]
+"""The engine's name, its kernel's, the root, disks and layers that it was told first and keeps, and
+of its base image what is the same for two names of one file, which never changes: device, inode,
+bytes, time."""
 
 
 class _Lendable(RecoveryEngine, FollowsPlans, Protocol):
@@ -118,7 +119,7 @@ def _key(name: str, order: EngineOrder) -> Key:
     host = order.plan.host
     root = None if host is None else (host.base, host.program, host.tools, host.visible)
     kernel = HOST if order.kernel is None else order.kernel.name
-    return (name, kernel, root, order.plan.layers, *_identity(order.base))
+    return (name, kernel, root, order.plan.disks, order.plan.layers, *_identity(order.base))
 
 
 def _identity(base: Path) -> tuple[int, int, int, int]:

@@ -889,6 +889,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "''",
             "a store of two files whose name in one is never synced by `setup` is SAFE",
         ),
+        (
+            "first-ack-forgives-losses",
+            At("Preparation._second_look", "one.kind is not FindingKind.NEVER_ATTEMPTED"),
+            "False",
+            "what a power cut at the first ack loses is taken for what was tried later",
+        ),
+        (
+            "first-ack-forgives-nothing",
+            At("Preparation._second_look", "one.kind is not FindingKind.NEVER_ATTEMPTED"),
+            "True",
+            "an honest program that went on until the disk stood still is INCONCLUSIVE",
+        ),
     ),
     *reads(
         f"{_P}/model/creation.py",

@@ -20,6 +20,13 @@ CONTROLS = Suite(
         ),
     ),
 )
+SHELF = Suite(
+    "engines that are lent",
+    (),
+    (pytest("tests/unit/recover/test_engine_shelf.py", "tests/unit/recover/test_uml_follows.py"),),
+)
+DIFFERENCE = Suite("image difference", (), (pytest("tests/unit/rig/test_image_difference.py"),))
+SAID = Suite("lines without end", (), (pytest("tests/unit/campaign/test_lines_without_end.py"),))
 CERTIFY = Suite(
     "certify",
     (),

@@ -41,6 +41,14 @@ def test_a_line_without_end_takes_bounded_time_and_memory():
     assert time.process_time() - begin < 8
 
 
+def test_much_in_lines_that_end_is_not_too_much():
+    counter = LineCounter()
+    for _ in range(64):
+        counter.take(b"x" * 4000 + b"\n+ 1\n" + b"~" * 60000)
+        counter.take(b"~\n")
+    assert (counter.acks, counter.too_much) == (64, "")
+
+
 SAID = {
     "a line of more than 1 MiB": [PIECE] * 17,
     "more than 48 lines": [b"? 1\n" * 49],

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from powercut.model.errors import HostError
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import RecoveryPlan
+from powercut.recover.plan import HostRoot, PlanDisk, PlanLayers, RecoveryPlan
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import engine_shelf
 from powercut.rig.engine_shelf import EngineShelf
@@ -102,6 +103,23 @@ def test_another_kernel_is_another_engine(made, tmp_path):
             with lend(shelf, base, "one", suite=suite):
                 pass
     assert len(made) == 2  # none given is the host's
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"layers": PlanLayers(("dm-crypt",), (), ("crypt",))},
+        {"disks": (PlanDisk("first", 0, 1 << 20, "first"), PlanDisk("b", 1 << 20, 4096, "folder"))},
+        {"host": HostRoot("/", (), base="/other")},
+    ],
+)
+def test_what_a_kernel_keeps_as_it_was_told_first_is_another_engine(made, tmp_path, change):
+    base, plan = image(tmp_path, "base"), RecoveryPlan.of("xfs", "", "/mnt", ("one",))
+    with EngineShelf() as shelf:
+        for one in (plan, replace(plan, **change), plan):
+            with shelf.lend("fake", EngineOrder(base, one, Parameters())):
+                pass
+    assert len(made) == 2
 
 
 def test_another_base_needs_another_engine(made, tmp_path):
