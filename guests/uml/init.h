@@ -96,7 +96,7 @@ int root_setup(void);
  * `cut`: there was no room for all, or not all could be listed. */
 size_t root_left(char *into, size_t size, bool *cut);
 int root_left_put(void); /* the same as an answer */
-int root_fresh(void); /* what a check has left in memory is not there for the next state */
+int root_fresh(void); /* another boot: what a check has left in memory is gone */
 
 /* confine.c: what programs may not do, root among them. */
 int confine(void); /* for good, of the calling process */

@@ -8,10 +8,14 @@
  * file systems in memory; what the host has there is hidden, but for the folders that
  * the plan names as visible.  The only network is the loopback device: a database may talk to
  * its client, and to nothing else.
+ *
+ * Each recovery is another boot to them (its id, that is), and so is life after it: a store may trust
+ * what was never synced as long as the machine has not booted since, and ask the kernel whether it has.
  */
 #include "init.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <net/if.h>
 #include <stdio.h>
@@ -24,6 +28,9 @@
 
 #define PROGRAM "/opt/powercut" /* as powercut.workload.program.workload says */
 #define TOOLS "/run/powercut"   /* as powercut.workload.program.sync_trace says */
+
+#define RANDOM "/proc/sys/kernel/random/"
+#define BOOT_ID "/boot_id"
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
 
@@ -149,10 +156,42 @@ int root_left_put(void)
     return 0;
 }
 
+static int boot_again(void)
+{
+    int from = open(RANDOM "uuid", O_RDONLY | O_CLOEXEC);
+    int to = open(BOOT_ID, O_WRONLY | O_CREAT | O_CLOEXEC, 0444);
+    char id[64];
+    ssize_t size = from < 0 || to < 0 ? -1 : read(from, id, sizeof id);
+    bool made = size > 0 && write(to, id, (size_t)size) == size;
+
+    if (!made)
+        fail(PCU_STEP_CHECK, "make another boot id");
+    if (from >= 0)
+        close(from);
+    if (to >= 0)
+        close(to);
+    return made ? 0 : -1;
+}
+
+static int show_boot(void)
+{
+    static const char *const at = ROOT RANDOM "boot_id";
+
+    if (boot_again() != 0)
+        return -1;
+    if (mount(BOOT_ID, at, NULL, MS_BIND, NULL) != 0 ||
+        mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+        return fail(PCU_STEP_CHECK, "show another boot id");
+    return 0;
+}
+
 int root_fresh(void)
 {
     char path[512];
     size_t index;
+
+    if (is_set_up && boot_again() != 0)
+        return -1;
 
     for (index = 0; is_set_up && index < sizeof volatile_folders / sizeof *volatile_folders; index++) {
         snprintf(path, sizeof path, ROOT "%s", volatile_folders[index]);
@@ -177,6 +216,8 @@ int root_setup(void)
     if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND, NULL) != 0 ||
         mount(NULL, ROOT "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
         return fail(PCU_STEP_CHECK, "make /proc/sys read-only");
+    if (show_boot() != 0)
+        return -1;
     if (*plan.program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, plan.program) != 0)
         return -1;
     if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)

@@ -37,6 +37,12 @@ def booted_again(file: Path) -> list[str]:
     return ["--ro-bind", str(file), BOOT_ID, *apart()]
 
 
+def booted_by(memory: int) -> list[str]:
+    """The id of another boot, which the empty file `memory`, bubblewrap's to inherit, gets."""
+    os.pwrite(memory, f"{uuid.uuid4()}\n".encode(), 0)
+    return ["--perms", "0444", "--ro-bind-data", str(memory), BOOT_ID]
+
+
 def new_clocks() -> list[str]:
     """What comes before a command: the clocks that count from boot, in it and in what it starts.
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CONTROLS, DIFFERENCE, SAID, SHELF
+from mutants.suites import BOOTS, CONTROLS, DIFFERENCE, NATIVE, SAID, SHELF
 
 _P = "harness/powercut"
 begins = planter("begins-alike", CONTROLS)
 shelf = planter("shelf", SHELF)
 difference = planter("difference", DIFFERENCE)
 said = planter("said", SAID)
+boots = planter("boots", BOOTS)
+native = planter("native", NATIVE)
 
 MUTANTS: tuple[Mutant, ...] = (
     *begins(
@@ -207,6 +209,30 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_Acks.hear", "self._counter.too_much or 0 < self._wanted <= self._counter.acks"),
             "0 < self._wanted <= self._counter.acks",
             "a captured command that says lines without end is not ended",
+        ),
+    ),
+    *boots(
+        "guests/uml/root.c",
+        (
+            "one-for-all",
+            At("root_fresh", "if (is_set_up && boot_again() != 0)"),
+            "if (false && boot_again() != 0)",
+            "an honest store that trusts unsynced data until a boot loses it",
+        ),
+        (
+            "memory-lives-on",
+            At("remove_one", "return at->level == 0 || remove(path) == 0 ||"),
+            "return at->level >= 0 || path == NULL ||",
+            "what a check leaves in /tmp is there for the next state",
+        ),
+    ),
+    *native(
+        f"{_P}/recover/native/check.py",
+        (
+            "boot-of-the-host",
+            At("CheckSandbox._start", "booted_by(boot)"),
+            "()",
+            "a program that ran on the host's kernel finds that it was never cut",
         ),
     ),
 )

@@ -25,6 +25,11 @@ SHELF = Suite(
     (),
     (pytest("tests/unit/recover/test_engine_shelf.py", "tests/unit/recover/test_uml_follows.py"),),
 )
+BOOTS = Suite(
+    "another boot",
+    (make("guests/uml", "{build}/bin/uml-init"),),
+    (pytest("tests/conformance/recover/test_uml_boots.py"),),
+)
 DIFFERENCE = Suite("image difference", (), (pytest("tests/unit/rig/test_image_difference.py"),))
 SAID = Suite("lines without end", (), (pytest("tests/unit/campaign/test_lines_without_end.py"),))
 CERTIFY = Suite(

@@ -5,6 +5,7 @@ import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.native.engine import SAMPLE, SAMPLE_FIRST, NativeEngine
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.recover.port import SecondLook
+from powercut.sandbox.rebooted import BOOT_ID
 
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -124,6 +126,15 @@ def sandbox():
 
 def tree(number: int) -> bytes:
     return ORDINARY + folder("data") + file("data/n", 1, (0, str(number).encode()))
+
+
+@needs_bubblewrap
+def test_a_check_on_the_host_sees_another_boot_than_the_host_s(sandbox):
+    """On which the program itself may have run, and left unsynced what it trusts until a boot."""
+    make, run = sandbox
+    boots = [run(make(f"cat {BOOT_ID} >&3"), tree(1))[1].decode().strip() for _ in range(2)]
+    assert len({*boots, Path(BOOT_ID).read_text().strip()}) == 3
+    assert {len(boot) for boot in boots} == {36}
 
 
 @needs_bubblewrap

@@ -2,8 +2,9 @@
 """A sandbox in which a program's check runs again and again, each time on another tree.
 
 Namespaces of its own, by bubblewrap: the host's files read-only, /tmp, /run and the like empty
-and in memory as in the guest, no network but loopback, no process but its own.  The trees are in
-the sandbox's own memory, so that nothing is left whatever ends it.
+and in memory as in the guest, no network but loopback, no process but its own, and the id of
+another boot: the program itself may have run on this host's kernel (`where: loop`).  The trees are
+in the sandbox's own memory, so that nothing is left whatever ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.one_thread import in_lasting_thread
+from powercut.sandbox.rebooted import booted_by
 from powercut.sandbox.users import as_another, guard_binary
 
 _NOBODY: Final = 65534
@@ -61,7 +63,7 @@ def unavailable() -> str:
     return "" if done.returncode == 0 else (done.stderr.strip() or "bubblewrap fails")
 
 
-def _sandbox(root: HostRoot) -> list[str]:
+def _sandbox(root: HostRoot, boot: Sequence[str] = ()) -> list[str]:
     # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     needs = map(Path, (*root.visible, root.folder, _PYTHON))
@@ -71,7 +73,7 @@ def _sandbox(root: HostRoot) -> list[str]:
     argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
-    argv += host_view(shown)
+    argv += [*host_view(shown), *boot]
     argv += ["--tmpfs", inside.ROOT]
     return [*argv, "--chdir", root.folder, "--", *guarded(shown, of_root=False)]
 
@@ -119,20 +121,23 @@ class CheckSandbox(Closing):
 
     def _start(self, memory: int) -> None:
         source = Path(inside.__file__).read_text()
-        argv = [*_sandbox(self._root), _PYTHON, "-I", "-S", "-c", source]
+        boot = os.memfd_create("boot")
         try:
+            argv = [*_sandbox(self._root, booted_by(boot)), _PYTHON, "-I", "-S", "-c", source]
             self._process = in_lasting_thread(
                 lambda: subprocess.Popen(
                     [*argv, str(memory)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    pass_fds=[memory],
+                    pass_fds=[memory, boot],
                     bufsize=0,
                 )
             )
         except OSError as error:
             raise HostError(f"cannot start bwrap: {error.strerror}") from error
+        finally:
+            os.close(boot)
         setup = {
             "empty": [str(place) for place in EMPTY],
             "keep": self._root.visible,
