@@ -14,6 +14,7 @@ import numpy as np
 
 from powercut.crash.arrays import I64
 from powercut.crash.exposure import exposure
+from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
@@ -43,6 +44,9 @@ STATES_MAX: Final = 40
 
 LANES_MAX: Final = 14
 """Lanes of files and places, besides that of all others."""
+
+_BY: Final = {Promise.JOURNAL: "", Promise.POSIX: ", by POSIX alone"}
+"""What the title of an exploration of files says of its promise."""
 
 FLUSHES: Final = "flushes"
 """The lane of what makes other requests durable."""
@@ -184,10 +188,15 @@ def _of_folder(directory: CaptureDir) -> Source:
     witness = find_folder_witness(directory)
     looks = (directory.find_result(), directory.find_exploration())
     titles = ("States recovered for the verdict", "More states explored")
+
+    def resolve(name: str) -> CrashState | None:
+        found = resolve_folder_state(recording, name)
+        return found.state if found.promise is promise else None
+
     kept, problems = _kept(
         state_ref.saved(directory),
         [found for look in looks if look is not None for found in look.explored.findings],
-        lambda name: resolve_folder_state(recording, name, promise).state,
+        resolve,
     )
     start, end = recording.start_ns, recording.record.cut_ns
     return Source(
@@ -200,7 +209,7 @@ def _of_folder(directory: CaptureDir) -> Source:
         states=kept,
         witness="" if witness is None else witness.state,
         explored=tuple(
-            (title, look.explored)
+            (title + _BY[Promise(look.promise)], look.explored)
             for title, look in zip(titles, looks, strict=True)
             if look is not None
         ),
@@ -238,10 +247,10 @@ def _acks_of(recording: Recording) -> Acks:
 def _kept(
     saved: Sequence[str],
     findings: Iterable[ExplorationFinding],
-    resolve: Callable[[str], CrashState],
+    resolve: Callable[[str], CrashState | None],
 ) -> tuple[tuple[Shown, ...], list[str]]:
     """The states that are kept beside a recording, those that were found first; and what of them
-    cannot be read.
+    cannot be read.  Those that are none of this page's `resolve` does not tell.
     """
     found = {one.id: (finding, one) for finding in findings for one in finding.examples if one.id}
     shown, problems = [], []
@@ -251,5 +260,6 @@ def _kept(
         except PowercutError as error:
             problems.append(f"state {name}: {error}")
             continue
-        shown.append(Shown(name, state, *found.get(name, (None, None))))
+        if state is not None:
+            shown.append(Shown(name, state, *found.get(name, (None, None))))
     return tuple(shown), problems

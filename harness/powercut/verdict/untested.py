@@ -29,13 +29,16 @@ def untested_of_program(
     record: TrialRecord, positive: PositiveControl | None = None
 ) -> Iterator[str]:
     """The same of a program, which has a `setup`, an environment, and may run on any machine."""
-    yield UNKNOWN_CREATION if record.creation is None else record.creation.words
+    if record.creation is None:
+        yield UNKNOWN_CREATION
+    elif not record.creation.doubt:  # which says the same, and more
+        yield record.creation.words
     if record.reads is not None and record.reads.words:
         yield record.reads.words
     found = positive is not None and positive.passed and positive.where is Whole.CUT
     if found and record.reads is None and record.control is None:
         yield UNKNOWN_READS
-    if record.outside is not None and record.outside.words:
+    if record.outside is not None and record.outside.words and not record.outside.doubt:
         yield record.outside.words
     if found and record.outside is None and record.control is None:
         yield UNKNOWN_OUTSIDE
