@@ -21,6 +21,7 @@ from powercut.recording.folder_names import FolderNames
 from powercut.recording.folder_state import save_state
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness
+from powercut.timeline.source import source_at
 from powercut.witness.folder import minimize_folder
 
 JOURNAL = Promise.JOURNAL
@@ -162,3 +163,12 @@ def test_an_ack_of_a_page_that_was_not_written_yet(tmp_path: Path) -> None:
         assert witness.cause.startswith(f"Operation 1 was acknowledged {late}, and could be lost: ")
     else:
         assert witness.cause.startswith(f"Operation 1 was acknowledged while {lost.text} could be")
+
+
+def test_a_page_keeps_to_the_states_of_the_promise_of_its_verdict(tmp_path: Path) -> None:
+    recording = recorded(tmp_path, "truncates")
+    state = CrashState(recording.record.cut_ns, ())
+    shown, _ = (save_state(recording.directory, state, one) for one in (JOURNAL, Promise.POSIX))
+    source = source_at(recording.directory.path)
+    assert [one.name for one in source.states] == [shown]
+    assert source.problems == ()
