@@ -249,7 +249,7 @@ class Run:
         def run(item: tuple[str, tuple[str, Control]]) -> Outcome:
             key, (name, control) = item
             (trial,) = draw_trials(self.plan.seed, name, control.parameters, 1)
-            first = self._first_alike(control.parameters)
+            first = self._first_alike(control)
             if first is not None:
                 trial = replace(trial, seed=first[1].seed)
             place = self.directory.place_of(name, 1, control=True)
@@ -263,9 +263,14 @@ class Run:
         with self._workers() as pool:
             return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
 
-    def _first_alike(self, control: Parameters) -> tuple[Cell, Trial] | None:
-        """The trial with whose disk at power-on, and seed, a control begins."""
-        alike = (cell for cell in self.plan.cells if begins_alike(cell.parameters, control))
+    def _first_alike(self, control: Control) -> tuple[Cell, Trial] | None:
+        """The trial with whose disk at power-on, and seed, a control begins.  One that must be SAFE
+        has its own: a kernel that was lent with the disk booted before its run, and a check may
+        take a file that is younger than the boot for one that no cut has hit."""
+        if control.expected is Verdict.SAFE:
+            return None
+        parameters = control.parameters
+        alike = (cell for cell in self.plan.cells if begins_alike(cell.parameters, parameters))
         return next(((cell, cell.trials[0]) for cell in alike), None)
 
     def _trial(
@@ -281,7 +286,7 @@ class Run:
         directory = self.directory.place_of(name, trial.number, control=control is not None)
         run_id = run_id_of(trial.seed)
         digest = text_digest(self.scenario.text.encode())
-        first = None if control is None else self._first_alike(parameters)
+        first = None if control is None else self._first_alike(control)
         begins = None if first is None else self.directory.place_of(first[0].name, first[1].number)
         job = TrialJob(self.plan.scenario, name, parameters, trial, run_id, kind, digest, begins)
         result = earlier_result(directory, job, self.shelf)

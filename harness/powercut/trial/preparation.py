@@ -2,7 +2,7 @@
 """Makes a program's folder by its `setup`, on a disk that keeps its contract, and looks whether it
 was durable when operations were acknowledged (powercut.model.creation).
 
-A control begins with the disk that its cell has begun with, and so differs from it in less.
+A control that must be LOSSY begins with the disk of its cell, and so differs from it in less.
 
 The machine ends in order, so that whatever it holds gets to the disk.  The disk as a power cut at
 the end of `setup` would have left it is kept for the comparison, until `creation` is asked for.

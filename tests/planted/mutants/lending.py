@@ -61,6 +61,15 @@ MUTANTS: tuple[Mutant, ...] = (
             "a disk that mkfs makes is said to be made by `setup`",
         ),
     ),
+    *begins(
+        f"{_P}/campaign/run.py",
+        (
+            "a-boot-before-the-cut",
+            At("Run._first_alike", "control.expected is Verdict.SAFE"),
+            "False",
+            "an honest control is checked by a kernel that booted before its run",
+        ),
+    ),
     *shelf(
         f"{_P}/rig/engine_shelf.py",
         (

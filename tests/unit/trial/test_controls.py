@@ -2,6 +2,7 @@
 """Controls: which ones a verdict needs, and how they differ from their cell."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from powercut.campaign.assemble import (
     missing_controls,
     vouched_for,
 )
+from powercut.campaign.run import Run
 from powercut.model.contract import CutKind, CutPolicy, Honour
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
@@ -38,7 +40,7 @@ from powercut.scenario.settings import (
 from powercut.store.layout import ResultDir
 from powercut.store.results import ControlResult
 from powercut.store.trial_result import TrialResult
-from powercut.trial.controls import begins_alike, controls_for, twin
+from powercut.trial.controls import Control, begins_alike, controls_for, twin
 from powercut.verdict.controls import with_controls
 
 
@@ -112,6 +114,18 @@ def test_what_setup_may_see_is_no_control_s_beginning(group, change):
     other = PROGRAM.model_copy(update={group: getattr(PROGRAM, group).model_copy(update=change)})
     assert not begins_alike(PROGRAM, twin(other, ControlKind.LYING_DISK))
     assert not begins_alike(Parameters(), Parameters())  # made by mkfs alone
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("lying-disk", True), ("honest", False)])
+def test_what_checks_a_control_that_must_be_safe_boots_after_its_cut(kind, begins):
+    """A kernel that is lent with the disk has booted before: its files look younger than a boot."""
+    kind = ControlKind(kind)
+    control = Control(kind, twin(PROGRAM, kind))
+    assert begins_alike(PROGRAM, control.parameters)
+    run = SimpleNamespace(
+        plan=SimpleNamespace(cells=[SimpleNamespace(parameters=PROGRAM, trials=[1])])
+    )
+    assert bool(Run._first_alike(run, control)) is begins
 
 
 def test_nothing_can_make_something_of_inconclusive():
