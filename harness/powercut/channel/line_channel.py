@@ -157,7 +157,7 @@ class LineChannel(Closing):
         self._source.refuse_others()
         deadline = time.monotonic() + timeout_s
         with self._changed:
-            while not self._ended:
+            while not self._ended and self._failure is None:
                 quiet = float("inf") if quiet_s is None else self._heard_s + quiet_s
                 now = time.monotonic()
                 if now >= quiet:
