@@ -41,19 +41,20 @@ class Page:
         self._said = b""
         self._number = 0
         self._session = ""
-        self._loaded = False
+        self._loaded: set[str] = set()
         self.console: list[str] = []
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
+        self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
     def open(self, address: str) -> None:
-        """Goes to `address` and waits until it has loaded."""
-        self._loaded = False
-        self._call("Page.navigate", url=address)
-        while not self._loaded:  # it may have come before the answer
+        """Goes to `address` and waits until it has loaded: it, and not the page before, which may
+        be loading itself again."""
+        loader = self._call("Page.navigate", url=address)["loaderId"]
+        while loader not in self._loaded:  # it may have come before the answer
             self._next()
 
     def run_scripts(self, *, any_page: bool) -> None:
@@ -148,7 +149,9 @@ class Page:
             self._said += more
         one, _, self._said = self._said.partition(b"\0")
         message: dict[str, Any] = json.loads(one)
-        self._loaded |= message.get("method") == "Page.loadEventFired"
+        told = message.get("params", {})
+        if message.get("method") == "Page.lifecycleEvent" and told["name"] == "load":
+            self._loaded.add(told["loaderId"])
         if message.get("method") == "Log.entryAdded":
             self.console.append(message["params"]["entry"]["text"])
         elif message.get("method") in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled"):
