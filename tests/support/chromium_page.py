@@ -180,7 +180,7 @@ def page_in(folder: Path) -> Iterator[Page]:
         stderr=subprocess.DEVNULL,
         pass_fds=(theirs, theirs_too),
         start_new_session=True,
-        env=os.environ | {"HOME": str(folder)},
+        env=os.environ | {"HOME": str(folder), "TMPDIR": str(folder)},
     )
     os.close(theirs)
     os.close(theirs_too)
