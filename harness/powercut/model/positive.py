@@ -10,10 +10,11 @@ that is one:
 2. `ISSUED`: the disk with every write that it had been given by the cut.  Nothing that reached the
    disk is missing; a disk that lies has it all.
 3. `ENDED`: the same program, run once more on the disk that `setup` left, until it has acknowledged
-   as many operations and a few more.  Then it is killed, and its file system unmounted.  No power
-   was lost, so that whatever it gave to the kernel is there: what was never synced, too.  This
-   is for a program that acknowledges what is in the page cache alone, and so loses it in 1 and
-   2.  The few more need not be there: a thread of its own may have been about to write them.
+   as many operations.  Then it is killed, and its file system unmounted.  No power was lost, so
+   that whatever it gave to the kernel is there: what was never synced, too.  This is for a program
+   that acknowledges what is in the page cache alone, and so loses it in 1 and 2.  If something is
+   missing it runs once more, until it has acknowledged a few more, which need not be there: a
+   thread of its own may have been about to write what it had acknowledged.
 
 If the check misses something in all of them, either the check does not see it, or the program
 acknowledges what it never wrote (what is in its own memory goes with the process), or takes away

@@ -5,7 +5,7 @@
 If the check found every ack in what the cut left, nothing is done.  Else it is held against the
 disk with everything that had been issued; and if it misses something there, too, against what a
 run leaves that ended without a cut.  So an honest run costs nothing, and a program that loses
-something costs one recovery, or one more run.
+something costs one recovery, or one more run, or two.
 
 Where it found every ack after the cut, it runs there once more while the kernel notes what it reads
 (powercut.model.reads): a check that reads no value is no evidence, whatever it finds.
@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from powercut.crash.states import StateSpace
+from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
 from powercut.model.reads import reads_of
 from powercut.recording.bound import read_disk_log, read_lines
@@ -34,9 +35,10 @@ _SLOWER: Final = 4.0
 """By how much the run that ends without a cut may be slower than the one that was cut."""
 
 _LEAST_S: Final = 30.0
+_FIRST_LEAST_S: Final = 10.0
 _MORE_SHARE: Final = 4
 _MORE_LEAST: Final = 16
-"""The run goes on by a quarter of the acks that count, and by as many at least."""
+"""The second run goes on by a quarter of the acks that count, and by as many at least."""
 
 Opened = Callable[[RecoveryPlan], AbstractContextManager[RecoveryEngine]]
 """An engine that is up for another plan on the same disk."""
@@ -74,13 +76,22 @@ def look_where_nothing_was_lost(
     run.directory.write_whole(run.directory.issued, found)
     if shown():
         return
+    acked = promises.acked
     took_s = (run.cut_ns - (promises.start_ns or run.cut_ns)) / 1e9
-    seconds = max(_LEAST_S, _SLOWER * took_s)
-    acks = promises.acked + max(_MORE_LEAST, promises.acked // _MORE_SHARE)
-    going = going_on(plan, run.job.parameters, run.job.run_id, acks, seconds=seconds)
-    with other(going) as second:
-        ended = second.recover([], timeout_s=timeout_s + seconds)
-    run.directory.write_whole(run.directory.ended, ended)
+    # A program may be made to acknowledge so many operations and no more.
+    more = max(_MORE_LEAST, acked // _MORE_SHARE)
+    for acks, least_s in ((acked, _FIRST_LEAST_S), (acked + more, _LEAST_S)):
+        seconds = max(least_s, _SLOWER * took_s)
+        going = going_on(plan, run.job.parameters, run.job.run_id, acks, seconds=seconds)
+        with other(going) as second:
+            ended = second.recover([], timeout_s=timeout_s + seconds)
+        run.directory.write_whole(run.directory.ended, ended)
+        if shown() or not (found.complete or _complete(ended)):
+            return  # a check that does not come to its end anywhere is asked no more
+
+
+def _complete(ended: Observation) -> bool:
+    return ended.later is not None and ended.later.observation.complete
 
 
 def _note_reads(

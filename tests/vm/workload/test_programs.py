@@ -278,8 +278,17 @@ def test_a_program_that_misbehaves_is_never_safe(tmp_path, run, check, reason):
     assert reason in told
 
 
-def test_a_check_shows_that_it_sees_what_was_never_synced(tmp_path):
-    run = APPEND.replace("sync $2/log $2; ", "")
+# What is acknowledged is written four operations later, as by a thread of its own.
+LATER = (
+    'n=1; while :; do say "? $n"; [ $n -le 4 ] || echo $((n - 4)) >>$2/log; say "+ $n"; '
+    "n=$((n + 1)); sleep .1; done"
+)
+
+
+@pytest.mark.parametrize(
+    "run", [APPEND.replace("sync $2/log $2; ", ""), LATER], ids=["never", "later"]
+)
+def test_a_check_shows_that_it_sees_what_was_never_synced(tmp_path, run):
     _, cell, folder = recorded(tmp_path, program(tmp_path, run, LOG), limits=LOSING)
     assert cell["verdict"] == "lossy"
     a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, "ended")
