@@ -123,6 +123,12 @@ int layers_begin(const char *const disks[], bool making); /* `making`: they, and
 int layers_end(void);
 const char *layers_top(void); /* NULL: there are none */
 
+/* image.c: a file system of a host and the image of a disk in it, of `size` bytes, as `table` says;
+ * `node` is the disk's. */
+int image_attach(const char *table, uint64_t size, bool making, char *node, size_t room);
+int image_detach(void); /* -1 and errno */
+bool image_is_on(const char *filesystem);
+
 /* live.c: makes LIVE, and the disks beside it, ready to be mounted. */
 int live_setup(void);
 

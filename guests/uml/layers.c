@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layers of device-mapper between the disks and the file system, as the plan lists them.
+ * Layers of device-mapper, and an image in a host's file system (image.c), between the disks and
+ * the file system, as the plan lists them.
  *
  * Which layers there are is not known here: a line of the plan is a device and its table, with
  * "@NAME" for the device called so.  They are made anew for each mount and removed after it, as a
@@ -135,6 +136,11 @@ static int wait_node(const char *node)
     return 0;
 }
 
+static bool is_image(const struct layer *layer)
+{
+    return strcmp(layer->target, "file") == 0;
+}
+
 static int activate(struct layer *layer, const char *const disks[], unsigned upto, bool making)
 {
     const char *table = layer->table;
@@ -150,6 +156,8 @@ static int activate(struct layer *layer, const char *const disks[], unsigned upt
     }
     if (resolve(table, disks, upto, params, sizeof params) != 0)
         return -1;
+    if (is_image(layer))
+        return image_attach(params, layer->sectors * 512, making, layer->node, sizeof layer->node);
     if (dm_create(layer->name) != 0)
         return fail(PCU_STEP_CHECK, "create %s", layer->name);
     snprintf(layer->node, sizeof layer->node, "/dev/dm-%u", dm_minor());
@@ -166,19 +174,29 @@ static int activate(struct layer *layer, const char *const disks[], unsigned upt
 int layers_end(void)
 {
     while (active > 0) {
-        if (dm_remove(layers[active - 1].name) != 0) {
+        const struct layer *last = &layers[active - 1];
+
+        if ((is_image(last) ? image_detach() : dm_remove(last->name)) != 0) {
             page->step = PCU_STEP_NONE; /* worse than whatever failed before */
-            return fail(PCU_STEP_UMOUNT, "remove %s", layers[active - 1].name);
+            return fail(PCU_STEP_UMOUNT, "remove %s", last->name);
         }
         active--;
     }
     return 0;
 }
 
+static bool is_zero(const char *bytes, size_t size)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
 /* What was formatted on the host goes through the layers, to its last byte: each has then
- * written all that it keeps beside it. */
+ * written all that it keeps beside it.  An image that is the last of them gets no zeroes: they are
+ * there, and a sparse one is to stay so. */
 static int fill(void)
 {
+    const bool sparse = is_image(&layers[count - 1]);
+    const size_t step = sparse ? BLOCK / 16 : BLOCK;
     uint64_t left = layers[count - 1].sectors * 512;
     int from = open(IMAGE, O_RDONLY | O_DIRECT | O_CLOEXEC), onto;
     void *block = NULL;
@@ -187,8 +205,10 @@ static int fill(void)
     onto = open(layers[count - 1].node, O_RDWR | O_DIRECT | O_CLOEXEC);
     if (from >= 0 && onto >= 0 && posix_memalign(&block, 4096, BLOCK) == 0)
         for (; left > 0 && size > 0; left -= (uint64_t)size) {
-            size = read(from, block, left < BLOCK ? left : BLOCK);
-            if (size > 0)
+            size = read(from, block, left < step ? left : step);
+            if (size > 0 && sparse && is_zero(block, (size_t)size))
+                size = lseek(onto, size, SEEK_CUR) < 0 ? -1 : size;
+            else if (size > 0)
                 size = write(onto, block, (size_t)size) == size ? size : -1;
         }
     if (left > 0 || fsync(onto) != 0)

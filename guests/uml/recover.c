@@ -49,7 +49,7 @@ static int forget_btrfs(void)
     struct btrfs_ioctl_vol_args seen = {0};
     int fd, result;
 
-    if (strcmp(plan.filesystem, "btrfs") != 0)
+    if (strcmp(plan.filesystem, "btrfs") != 0 && !image_is_on("btrfs"))
         return 0;
     if (layers_top() == NULL) /* a layer is gone by now: then it forgets all that are not mounted */
         snprintf(seen.name, sizeof seen.name, "%s", device);

@@ -38,7 +38,7 @@ enum pcu_verb {
      * /run/powercut (or empty each); for a writer with a root, how many acknowledgements end it and how many milliseconds it
      * may take for them, both in decimal digits; of several disks one string each, "OFFSET LENGTH
      * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder, stripe or layers), an empty string;
-     * of layers of device-mapper, from the disk up: "+MODULE" that is loaded; "NAME SECTORS TARGET
+     * of layers, from the disk up: "+MODULE" that is loaded; "NAME SECTORS TARGET
      * PARAMS", where "@NAME" is the device called so and "@disk0" the first disk;
      * after it "?TARGET PARAMS", what it is instead while it is made, and "!MESSAGE", what it is sent
      * then; an empty string.

@@ -43,13 +43,14 @@ class BaseImageSpec:
 
     `filesystem` is `xfs`, `ext4`, `btrfs`, `f2fs`, or empty for a disk of zeroes; `size` is in
     bytes; `mkfs_options` are given to mkfs as they are.  With `parts` the image holds several
-    disks, of which `size` is that of the first.
+    disks, of which `size` is that of the first.  With another `number` its UUID is another.
     """
 
     filesystem: str
     size: int
     mkfs_options: tuple[str, ...] = ()
     parts: tuple[DiskPart, ...] = ()
+    number: int = 0
 
     @property
     def whole_size(self) -> int:
@@ -110,7 +111,7 @@ def _make(spec: BaseImageSpec, image: Path, cache: Path, *, formatted: bool) -> 
         if formatted and spec.parts:
             format_parts(spec, unfinished)
         elif formatted:
-            format_image(spec, unfinished)
+            format_image(spec, unfinished, number=spec.number)
             dig_holes(unfinished)  # mkfs.xfs reserves its whole log
         unfinished.chmod(0o444)
         unfinished.rename(image)
@@ -145,7 +146,7 @@ def _digest(spec: BaseImageSpec, argv: Sequence[str]) -> str:
         asked = _run_tool([argv[0], "-V"], from_outside=False)
         version = asked.stdout + asked.stderr  # mkfs.ext4 says it on the second
     # Named as ever if it is one disk.
-    shape = repr(spec) if spec.parts else repr(spec).replace(", parts=()", "")
+    shape = repr(spec).replace(", parts=()", "").replace(", number=0", "")
     what = f"({shape}, {list(argv)!r})".encode() + version.encode()
     return hashlib.sha256(what).hexdigest()[:12]
 

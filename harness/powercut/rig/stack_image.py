@@ -23,6 +23,8 @@ from powercut.rig.scratch import scratch
 from powercut.scenario.settings import Parameters
 
 _MADE_S: Final = 300.0
+_OTHER: Final = 9
+"""A host's file system is not the one that is in its image: by its UUID btrfs and XFS tell."""
 
 _making = threading.Lock()
 
@@ -33,25 +35,26 @@ def ensure_disk_image(parameters: Parameters, cache: Path) -> Path:
     inside = ensure_formatted_image(
         commands.base_image(parameters), commands.image_format(parameters), cache
     )
-    if parameters.disk.stack is None:
+    stack, size = parameters.disk.stack, parameters.disk.whole_size
+    if stack is None:
         return inside
-    what = (inside.name, parameters.disk.stack, parameters.disk.whole_size)
+    below = ensure_base_image(BaseImageSpec(stack.formatted, size, number=_OTHER), cache)
+    what = (inside.name, below.name, stack, size)
     words = repr((*what, uml_release(kernel_of(parameters)))).encode()
     digest = hashlib.sha256(words).hexdigest()[:12]
-    image = inside.with_name(f"layers-{parameters.disk.whole_size >> 20}M-{digest}.img")
+    image = inside.with_name(f"layers-{size >> 20}M-{digest}.img")
     with _making:  # trials at the same time want the same image
-        return image if image.exists() else _make(parameters, inside, image, cache)
+        return image if image.exists() else _make(parameters, inside, below, image)
 
 
-def _make(parameters: Parameters, inside: Path, image: Path, cache: Path) -> Path:
-    """The layers over disks of zeroes, with `inside` copied through them."""
-    zeroes = ensure_base_image(BaseImageSpec("", parameters.disk.whole_size), cache)
+def _make(parameters: Parameters, inside: Path, below: Path, image: Path) -> Path:
+    """The layers over the disks of `below`, with `inside` copied through them."""
     plan = commands.recovery_plan(parameters, bytes(16))
     unfinished = image.with_suffix(f".{secrets.token_hex(8)}.tmp")
     try:
         with scratch() as folder:
             config = commands.capture_config(
-                parameters, Binding(), base=zeroes, log=folder / "log", sockets=folder
+                parameters, Binding(), base=below, log=folder / "log", sockets=folder
             )
             config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
             ours, theirs = socketpair(type=SOCK_SEQPACKET)

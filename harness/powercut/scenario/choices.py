@@ -196,3 +196,6 @@ SMALLEST_DISK: Final = {
     FilesystemType.RAW: 0,
 }
 """Bytes that mkfs asks for."""
+
+WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
+"""Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""

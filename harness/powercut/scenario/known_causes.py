@@ -13,6 +13,8 @@ from typing import Final
 
 from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import Bus, Start
+from powercut.scenario.choices import WITHOUT_BARRIERS
+from powercut.scenario.layers_file import File
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,
@@ -20,9 +22,6 @@ from powercut.scenario.settings import (
     SyncMode,
     WalSettings,
 )
-
-WITHOUT_BARRIERS: Final = frozenset({"barrier=0", "nobarrier"})
-"""Mount options of ext4 and btrfs with which a file system sends no flush (ext4(5), btrfs(5))."""
 
 UNKNOWN: Final = "The cause is not known to powercut: a finding to look into."
 
@@ -56,6 +55,10 @@ class Cause:
 def _takes_the_cache(p: Parameters) -> bool:
     """Whether something that was never flushed can be lost: the disk's cache goes with the cut."""
     return p.disk.volatile_cache and p.cut.kind is CutKind.POWER_LOSS
+
+
+def _has_image(p: Parameters, unsafe: Callable[[File], bool]) -> bool:
+    return any(isinstance(layer, File) and unsafe(layer) for layer in p.disk.layers)
 
 
 def _journals(p: Parameters) -> bool:
@@ -110,6 +113,20 @@ _OF_A_LOSS: Final = (
         "mounted without barriers, it sends no flush, whatever the disk needs",
         "scenarios/certify/nightly/mount-options.yaml",
         "mount -o remount,barrier=1 DIR, and without nobarrier or barrier=0 in /etc/fstab",
+    ),
+    Cause(
+        "file system",
+        lambda p: _has_image(p, lambda image: image.is_without_barriers),
+        "the host's, on which the image lies, is mounted without barriers and sends no flush",
+        "scenarios/matrix/host-below.yaml",
+        "mount -o remount,barrier=1 FOLDER on the host",
+    ),
+    Cause(
+        "hypervisor",
+        lambda p: _has_image(p, lambda image: image.drops_flushes),
+        "a flush of the guest's is dropped: the image stays in the host's page cache",
+        "scenarios/matrix/host-below.yaml",
+        "cache=writeback or cache=none",
     ),
     Cause(
         "file system",

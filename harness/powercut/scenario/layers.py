@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of device-mapper between the disks and the file system: a row each.
+"""Layers between the disks and the file system: a row each.
 
 A row says what a layer is called, which parameters it has, what it promises of a flush, which
 modules it takes, and its tables, as the kernel's Documentation/admin-guide/device-mapper/ has
@@ -10,14 +10,14 @@ checked settings alone.  PID 1 of User-Mode Linux activates them for the run, an
 from __future__ import annotations
 
 import enum
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
 
 from powercut.model.errors import UsageError
-from powercut.scenario.settings_base import Settings
+from powercut.scenario.layers_base import Device, Layer, Target
+from powercut.scenario.layers_file import File
 
 LAYERS_MAX: Final = 4
 
@@ -28,79 +28,18 @@ _KEY: Final = bytes(range(64)).hex()
 """Of XTS with AES-256: nothing here is secret."""
 
 
-class Target(NamedTuple):
-    """One device of device-mapper, by its table; in that `@NAME` is the device called so.
-
-    `made`: target and table while it is made, where that is another; `message` is what it is sent
-    then.
-    """
-
-    name: str
-    sectors: int
-    kind: str
-    table: str
-    made: str = ""
-    message: str = ""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """As PID 1 of User-Mode Linux wants it (guests/uml/share.h)."""
-        more = (("?", self.made), ("!", self.message))
-        line = f"{self.name} {self.sectors} {self.kind} {self.table}"
-        return (line, *(mark + text for mark, text in more if text))
-
-
-class Device(NamedTuple):
-    """What a layer lies on."""
-
-    name: str
-    sectors: int
-
-
 class Stack(NamedTuple):
     """All layers: what is made, from the disk up, the sectors of the last, and the modules.
 
-    `helpers` are modules that a kernel may have built in.
+    `helpers` are modules that a kernel may have built in; `formatted` is the file system that is
+    on the disk itself, empty for none.
     """
 
     targets: tuple[Target, ...]
     sectors: int
     modules: tuple[str, ...]
     helpers: tuple[str, ...]
-
-
-class Layer(Settings):
-    """Base of the rows."""
-
-    modules: ClassVar[tuple[str, ...]]
-    """What of the kernel it takes beyond what recovery does, without what these need."""
-
-    helpers: ClassVar[tuple[str, ...]] = ()
-    """What these find by name, and a kernel may have built in."""
-
-    joins: ClassVar[bool] = False
-    """Whether it lies over all devices; the others lie over each."""
-
-    layer: str
-
-    @property
-    def title(self) -> str:
-        """What reports call it."""
-        return self.layer
-
-    @property
-    @abstractmethod
-    def promise(self) -> str:
-        """What it makes of a flush and of FUA, in a sentence."""
-
-    @property
-    def is_safe(self) -> bool:
-        """Whether what was flushed through it, or written with FUA, is there after a power cut."""
-        return True
-
-    @abstractmethod
-    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """Its devices over those below; the last one is `name`, on which the next layer lies."""
+    formatted: str = ""
 
 
 class Crypt(Layer):
@@ -321,7 +260,8 @@ class Cache(Layer):
 
 
 AnyLayer = Annotated[
-    Crypt | Integrity | Linear | Writecache | Mirror | Thin | Cache, Field(discriminator="layer")
+    Crypt | Integrity | Linear | Writecache | Mirror | Thin | Cache | File,
+    Field(discriminator="layer"),
 ]
 """A row each."""
 
@@ -343,7 +283,8 @@ def stack_of(layers: Sequence[Layer], sizes: Sequence[int]) -> Stack:
         raise UsageError("no layer makes one device of several disks")
     modules = dict.fromkeys(name for layer in layers for name in layer.modules)
     helpers = dict.fromkeys(name for layer in layers for name in layer.helpers)
-    return Stack(tuple(targets), devices[0].sectors, tuple(modules), tuple(helpers))
+    formatted = next((layer.filesystem for layer in layers if isinstance(layer, File)), "")
+    return Stack(tuple(targets), devices[0].sectors, tuple(modules), tuple(helpers), formatted)
 
 
 def _whole(sectors: int) -> int:

@@ -44,8 +44,8 @@ from powercut.model.machine import (
     is_dax,
 )
 from powercut.model.verdict import EvidenceLevel, Verdict
+from powercut.scenario.choices import WITHOUT_BARRIERS
 from powercut.scenario.disk_machines import OF_A_MACHINE
-from powercut.scenario.known_causes import WITHOUT_BARRIERS
 from powercut.scenario.place import place_of
 from powercut.scenario.settings import (
     ControlKind,

@@ -127,6 +127,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *layers(
+        f"{_P}/scenario/layers_file.py",
+        (
+            "image-honest",
+            At("File.over", "self.cache"),
+            "'writeback'",
+            "a hypervisor that drops flushes passes them on, and past the page cache is through it",
+        ),
+        (
+            "image-unsafe-is-safe",
+            At("File.drops_flushes", "self.cache == 'unsafe'"),
+            "False",
+            "an image whose flushes are dropped is said to be safe",
+        ),
+    ),
+    *layers(
         f"{_P}/recover/uml/answer.py",
         (
             "layer-refused-once",

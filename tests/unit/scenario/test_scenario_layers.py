@@ -6,6 +6,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from powercut.model.errors import UsageError
 from powercut.rig import commands
+from powercut.scenario.known_causes import causes_of
 from powercut.scenario.layers import AnyLayer, stack_of
 from powercut.scenario.refusal import refusals
 from powercut.scenario.settings import Parameters
@@ -124,10 +125,57 @@ def test_a_layer_lies_on_the_one_before_it():
     assert made.modules == ("dm-integrity", "dm-crypt")
 
 
+ON_XFS = {"layer": "file", "filesystem": "xfs"}
+
+
+def test_an_image_lies_on_half_of_the_disk_in_a_file_system_of_the_host():
+    row = {**ON_XFS, "mount": ["noatime", "logbufs=2"], "preallocation": "falloc", "cache": "none"}
+    made = stack(row, {"layer": "crypt"})
+    assert made.targets[0].words == (
+        "layer0.0 65536 file @disk0 xfs falloc none noatime,logbufs=2",
+    )
+    assert made.targets[1].table.endswith(" 0 @layer0.0 0")
+    assert (made.formatted, made.sectors) == ("xfs", 32 * MIB // 512)
+    assert stack(ON_XFS).targets[0].table == "@disk0 xfs off writeback"
+    assert stack({"layer": "linear"}).formatted == ""
+    assert ROW.validate_python(row).title == "image on xfs (none, falloc, noatime, logbufs=2)"
+
+
+@pytest.mark.parametrize(
+    ("change", "promise", "layer"),
+    [
+        ({}, "a flush is an fsync of the image; the host's power", None),
+        ({"cache": "none"}, "a flush is an fsync of the image; the host's power", None),
+        ({"cache": "unsafe"}, "a flush does nothing", "hypervisor"),
+        ({"mount": ["nobarrier"]}, "which sends no flush", "file system"),
+    ],
+)
+def test_what_an_image_promises_and_whose_fault_it_is(change, promise, layer):
+    row = {**ON_XFS, **change}
+    image = ROW.validate_python(row)
+    assert promise in image.promise
+    assert image.is_safe is (layer is None)
+    assert [cause.layer for cause in causes_of(cell(row))] == ([layer] if layer else [])
+
+
+def test_a_host_s_file_system_lies_on_the_one_disk_itself_and_fits():
+    with pytest.raises(UsageError, match="`file` comes first"):
+        stack({"layer": "crypt"}, ON_XFS)
+    with pytest.raises(UsageError, match="`file` comes first"):
+        stack(ON_XFS, {"layer": "raid1"}, sizes=(64 * MIB, 64 * MIB))
+    with pytest.raises(UsageError, match="btrfs below needs 109 MiB"):
+        stack({**ON_XFS, "filesystem": "btrfs"})
+
+
 @pytest.mark.parametrize(
     "row",
     [
         {"layer": "sh -c true"},
+        ON_XFS | {"filesystem": "tmpfs"},
+        ON_XFS | {"mount": ["noatime,ro"]},
+        ON_XFS | {"mount": ["a b"]},
+        ON_XFS | {"mount": ["logdev=/dev/sda"]},
+        {"layer": "file"},
         {"layer": "crypt", "table": "0 @disk0"},
         {"layer": "crypt", "key": "x 0 /dev/sda 0"},
         {"layer": "integrity", "mode": "J 1 @disk0"},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program over layers of device-mapper: each state is recovered through the same layers."""
+"""A program over layers below its file system: each state is recovered through the same layers."""
 
 import pytest
 from shipped_cells import run_cells
@@ -13,6 +13,7 @@ pytestmark = [
 ]
 SCENARIO = ROOT / "scenarios" / "matrix" / "stacks.yaml"
 NAMES = ("three", "integrity-direct")
+HOST = ROOT / "scenarios" / "matrix" / "host-below.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -33,3 +34,22 @@ def test_checksums_without_a_journal_leave_states_that_cannot_be_read(cells):
     found = {found["kind"]: found["message"] for found in cell["trials"][0]["findings"]}
     # The kernel says which sector at most so often, so not in each state.
     assert "the file system does not mount: mount ext4: " in found["not-recovered"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    return run_cells(HOST, tmp_path_factory.mktemp("images"), "xfs-falloc-none", "ext4-unsafe")
+
+
+def test_what_was_flushed_to_an_image_in_a_host_s_file_system_comes_back(images):
+    cell, shown = images["xfs-falloc-none"]
+    (trial,) = cell["trials"]
+    assert (trial["verdict"], trial["findings"]) == ("safe", [])
+    assert "image on xfs (none, falloc): a flush is an fsync of the image" in shown
+
+
+def test_what_a_hypervisor_did_not_flush_is_lost_with_the_page_cache_of_its_host(images):
+    cell, _ = images["ext4-unsafe"]
+    (trial,) = cell["trials"]
+    assert trial["verdict"] == "lossy", cell["reasons"]
+    assert trial["commits_lost"] == trial["commits_acked"] > 0
