@@ -3,6 +3,9 @@
  * check-guard [--become USER] [--unlimited] [--processes MOST] [--bare] [--apart] [--own PATH]...
  *             [--cover SOCKET]... -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
+ * check-guard --serve [--rings] [--group GROUP] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
+ * becomes PROGRAM, a server on the host whose users are no users of the host (serve.c); it may read
+ * what lies at a PATH that is shown, use io_uring if it has rings, and is in GROUP of the host's.
  * check-guard --tries PATH...: whether each PATH could be PROGRAM's with --apart.
  * check-guard --alone [--sockets] PROGRAM ARG...: the system calls of a check behind Landlock, which
  * has no namespaces; no sockets, to which Landlock leaves all ways, but with --sockets.
@@ -52,15 +55,16 @@
 #include <unistd.h>
 
 #define FAILED 125
-#define OWN_MAX 1024
 
 /* The words before "--". */
 static struct {
-    bool unlimited, bare, apart, becomes;
+    bool unlimited, bare, apart, becomes, serves, rings;
     uid_t user;
+    gid_t groups[1];
+    size_t grouped;
     const char *processes;
-    const char *own[OWN_MAX];
-    size_t owned;
+    struct given given[USERS_GIVEN_MAX];
+    size_t count;
     int users;
 } wanted = {.users = -1};
 
@@ -109,7 +113,7 @@ static void limit_processes(const char *most)
 
 static void become(uid_t user)
 {
-    if (setgroups(0, NULL) != 0 || setresgid(user, user, user) != 0 ||
+    if ((!wanted.serves && setgroups(0, NULL) != 0) || setresgid(user, user, user) != 0 ||
         setresuid(user, user, user) != 0)
         die("cannot become another user");
 }
@@ -126,6 +130,8 @@ static void drop_capabilities(uid_t user, bool all, bool apart)
         die("cannot read capabilities");
     set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
     set[1].permitted = 0;
+    if (wanted.serves && setgroups(wanted.grouped, wanted.groups) != 0) /* no groups of its namespace */
+        die("cannot be in its groups");
     if (apart && setns(wanted.users, CLONE_NEWUSER) != 0) /* where it has all of them at first */
         die("cannot enter its namespace of users");
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
@@ -170,15 +176,22 @@ static char **take_options(char *argv[])
             wanted.bare = true;
         else if (strcmp(argv[0], "--apart") == 0)
             wanted.apart = true;
+        else if (strcmp(argv[0], "--rings") == 0)
+            wanted.rings = true;
         else if (argv[1] == NULL)
             return NULL;
         else if (strcmp(argv[0], "--become") == 0)
             wanted.becomes = true, wanted.user = (uid_t)strtoul(*++argv, NULL, 10);
         else if (strcmp(argv[0], "--processes") == 0)
             wanted.processes = *++argv;
-        else if (strcmp(argv[0], "--own") == 0 && wanted.owned < OWN_MAX)
-            wanted.own[wanted.owned++] = *++argv;
-        else if (strcmp(argv[0], "--cover") == 0)
+        else if (strcmp(argv[0], "--group") == 0 && wanted.grouped == 0)
+            wanted.groups[wanted.grouped++] = (gid_t)strtoul(*++argv, NULL, 10);
+        else if ((strcmp(argv[0], "--own") == 0 || strcmp(argv[0], "--show") == 0) &&
+                 wanted.count < USERS_GIVEN_MAX) {
+            wanted.given[wanted.count].shown = strcmp(argv[0], "--show") == 0;
+            wanted.given[wanted.count++].path = argv[1];
+            argv++;
+        } else if (strcmp(argv[0], "--cover") == 0)
             argv++; /* once there are overlays */
         else
             return NULL;
@@ -198,9 +211,9 @@ static void make_view(char *argv[], char *const *program)
         die("cannot make a mount namespace");
     if (wanted.apart && (wanted.users = users_make()) < 0)
         die("cannot make a namespace of users");
-    for (index = 0; index < wanted.owned; index++)
-        if (users_own(wanted.users, wanted.own[index], false) != 0)
-            die(wanted.own[index]);
+    for (index = 0; index < wanted.count; index++)
+        if (users_own(wanted.users, wanted.given[index].path, false) != 0)
+            die(wanted.given[index].path);
     if (chdir(here) != 0) /* what lies there now */
         die(here);
     if (!wanted.bare && veil_host() != 0)
@@ -234,6 +247,27 @@ static int limit_alone(char *program[])
     die(program[0]);
 }
 
+/* It is this process that becomes the program, so that it stays its parent's child, and it still ends
+ * with that one: to become another user is to forget PR_SET_PDEATHSIG (prctl(2)). */
+static int serve(char *const program[])
+{
+    pid_t parent = getppid();
+    int sign;
+
+    if (prctl(PR_GET_PDEATHSIG, &sign, 0, 0, 0) != 0 || unshare(CLONE_NEWNS) != 0 ||
+        (wanted.users = users_make()) < 0)
+        die("there are no users apart");
+    if (users_serve(wanted.users, wanted.given, wanted.count) != 0)
+        die("cannot show what it is given");
+    drop_capabilities(0, true, true);
+    if (prctl(PR_SET_PDEATHSIG, sign, 0, 0, 0) != 0 || (sign != 0 && getppid() != parent))
+        die("its parent has ended");
+    if (limit_server(wanted.rings) != 0)
+        die("cannot be limited");
+    execvp(program[0], program);
+    die(program[0]);
+}
+
 int main(int argc, char *argv[])
 {
     char **program;
@@ -243,13 +277,19 @@ int main(int argc, char *argv[])
         return try_paths(argv + 2);
     if (argc > 2 && strcmp(argv[1], "--alone") == 0)
         return limit_alone(argv + 2);
+    wanted.serves = argc > 1 && strcmp(argv[1], "--serve") == 0;
+    argv += wanted.serves;
     if ((program = take_options(argv)) == NULL) {
         fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
                         "[--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
+                        "       check-guard --serve [--rings] [--group GROUP] [--own PATH]... [--show PATH]... "
+                        "-- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"
                         "       check-guard --alone [--sockets] PROGRAM ARG...\n");
         return FAILED;
     }
+    if (wanted.serves)
+        return serve(program);
     if (getpid() != 1) {
         fprintf(stderr, "check-guard: it is not PID 1 of a sandbox\n");
         return FAILED;

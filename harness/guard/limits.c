@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a User-Mode Linux's process, and a check on the host, may not ask of the host's kernel.
+ * What a User-Mode Linux's process, a check on the host and a server of root's may not ask of the
+ * host's kernel.
  *
  * User-Mode Linux traces its own processes, maps memory, and reads and writes files that are open or that its
  * sandbox shows.  It has no reason to mount, to make namespaces, to load code into the kernel, to
@@ -14,6 +15,7 @@
 #include "limits.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -24,6 +26,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -134,6 +137,40 @@ static struct sock_filter kernel[] = {
     ALLOW,
 };
 
+/* A server's files are root's on the disk: none gets the bits that make others root. */
+#define PLAIN_MODE(call, n) \
+    IF(call, 0, 4), \
+    LOAD_ARGUMENT(n), \
+    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, S_ISUID | S_ISGID, 0, 1), \
+    REFUSE(EPERM), \
+    ALLOW
+#define PLAIN_OPEN(call, n) \
+    IF(call, 0, 6), \
+    LOAD_ARGUMENT(n), \
+    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_CREAT | __O_TMPFILE, 0, 3), \
+    LOAD_ARGUMENT((n) + 1), \
+    BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, S_ISUID | S_ISGID, 0, 1), \
+    REFUSE(EPERM), \
+    ALLOW
+
+static struct sock_filter server[] = {
+    BOTH,
+    PLAIN_MODE(SYS_chmod, 1),
+    PLAIN_MODE(SYS_fchmod, 1),
+    PLAIN_MODE(SYS_fchmodat, 2),
+    PLAIN_MODE(452 /* fchmodat2 */, 2),
+    PLAIN_MODE(SYS_creat, 1),
+    PLAIN_MODE(SYS_mknod, 1),
+    PLAIN_MODE(SYS_mknodat, 2),
+    PLAIN_OPEN(SYS_open, 1),
+    PLAIN_OPEN(SYS_openat, 2),
+    IF(437 /* openat2 */, 0, 1), REFUSE(ENOSYS), /* its mode is in memory */
+    ALLOW,
+};
+
+/* Which opens files without a system call for it. */
+static struct sock_filter no_rings[] = {LOAD(nr), NEVER(io_uring_setup), ALLOW};
+
 static struct sock_filter check[] = {
     LOAD(arch),
     IF(AUDIT_ARCH_I386, 0, 1),
@@ -227,6 +264,16 @@ int limit_kernel(bool connects)
     if (drop_capabilities() != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return -1;
     return install(&program) != 0 || (!connects && install(&alone) != 0) ? -1 : 0;
+}
+
+int limit_server(bool rings)
+{
+    struct sock_fprog program = {sizeof server / sizeof *server, server};
+    struct sock_fprog ringless = {sizeof no_rings / sizeof *no_rings, no_rings};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return -1;
+    return (!rings && install(&ringless) != 0) || install(&program) != 0 ? -1 : 0;
 }
 
 int limit_sockets(void)

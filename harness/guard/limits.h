@@ -13,6 +13,9 @@ int limit_kernel(bool connects);
 /* Takes system calls that no check needs; capabilities are the caller's to drop. */
 int limit_check(void);
 
+/* Takes system calls that no server of root's needs, and setuid files; `rings` are io_uring's. */
+int limit_server(bool rings);
+
 /* Takes sockets, but for pairs and those that it has. */
 int limit_sockets(void);
 

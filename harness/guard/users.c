@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -67,13 +68,15 @@ int users_make(void)
 {
     int said[2], users = -1, proc, error;
     char path[64], made = 0;
-    pid_t child;
+    pid_t child, parent;
 
     if (!is_new_enough() || pipe2(said, O_CLOEXEC) != 0)
         return -1;
+    parent = getpid();
     if ((child = fork()) == 0) { /* whose namespace it is, until there is a descriptor */
         made = unshare(CLONE_NEWUSER) == 0 ? 1 : 0;
-        if (write(said[1], &made, 1) == 1)
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && getppid() == parent &&
+            write(said[1], &made, 1) == 1)
             pause();
         _exit(0);
     }
@@ -96,17 +99,30 @@ int users_make(void)
     return users;
 }
 
-int users_own(int users, const char *path, int only_tried)
+int users_tree(int users, const char *path, int read_only)
 {
     struct mount_attr shifted = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (unsigned)users};
     int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | O_CLOEXEC | RECURSIVE);
-    int result, error;
+    int error;
+
+    shifted.attr_set |= read_only ? MOUNT_ATTR_RDONLY : 0;
+    if (tree >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | RECURSIVE, &shifted,
+                             sizeof shifted) != 0) {
+        error = errno;
+        close(tree);
+        errno = error;
+        return -1;
+    }
+    return tree;
+}
+
+int users_own(int users, const char *path, int only_tried)
+{
+    int tree = users_tree(users, path, 0), result = 0, error;
 
     if (tree < 0)
         return -1;
-    result = (int)syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | RECURSIVE, &shifted,
-                          sizeof shifted);
-    if (result == 0 && !only_tried)
+    if (!only_tried)
         result = (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, path, FROM_DESCRIPTOR);
     error = errno;
     close(tree);

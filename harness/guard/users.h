@@ -15,3 +15,17 @@ int users_make(void);
 /* Shows what lies at `path`, with all that is mounted below, as the namespace's: what user N owns
  * on the host its user N owns there.  With `only_tried` nothing changes.  -1 and errno. */
 int users_own(int users, const char *path, int only_tried);
+
+#define USERS_GIVEN_MAX 256
+
+/* What lies at a path is given to a server, or only shown. */
+struct given {
+    const char *path;
+    int shown;
+};
+
+/* Such a tree, which is mounted nowhere; -1 and errno. */
+int users_tree(int users, const char *path, int read_only);
+
+/* The view of a server on the host, in this mount namespace (serve.c); -1 and errno. */
+int users_serve(int users, const struct given *given, size_t count);

@@ -35,7 +35,7 @@ from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.units import Instant
 from powercut.sandbox.printed import end_of, printed
-from powercut.sandbox.users import few_powers_argv
+from powercut.sandbox.users import serving
 
 _CONTROL_S: Final = 30.0
 """For commands that a disk answers at once unless its host is in trouble."""
@@ -170,6 +170,16 @@ class CaptureDisk(Closing):
             self._nbdkit.close()
 
 
+def _fills(config: CaptureConfig, directory: Path) -> list[Path]:
+    """The folders in which it makes files: logs, snapshots, sockets."""
+    made = [path.parent for path in (config.log, config.control) if path is not None]
+    return [config.sockets or directory, *made, *config.writes]
+
+
+def _reads(config: CaptureConfig) -> list[Path]:
+    return [config.base, config.plugin, hangup_library(config)]
+
+
 class _Nbdkit:
     """The process, and the control connection to it."""
 
@@ -182,7 +192,8 @@ class _Nbdkit:
         self._answers: deque[dict[str, Any]] = deque()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, inherited = socket.socketpair()
-        self.argv = (*few_powers_argv(), *capture_argv(config, self.directory, inherited.fileno()))
+        before = serving(_fills(config, self.directory), _reads(config))
+        self.argv = (*before, *capture_argv(config, self.directory, inherited.fileno()))
         try:
             if len(str(self.directory / "nbd")) > _SOCKET_PATH_MAX:
                 raise HostError(

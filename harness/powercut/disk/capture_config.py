@@ -22,7 +22,8 @@ class CaptureConfig:
     None to record nothing; its files must not exist yet.  `binding` says in the log's header
     whose it is.  `sockets` is a folder in
     which the disk makes one of its own (the system's temporary folder if None);
-    `control` is an additional socket for control commands of others.  `offer_flush` is
+    `control` is an additional socket for control commands of others.  Snapshots and logs go to
+    the folders of those and of `log`, or to one that it `writes`.  `offer_flush` is
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
     drops the guest's flushes, as cache=unsafe does on a file.  With `parts` it serves several
     disks, each as an export of its name, and no other; one that is silent offers neither.
@@ -35,6 +36,7 @@ class CaptureConfig:
     binding: Binding = field(default_factory=Binding)
     sockets: Path | None = None
     control: Path | None = None
+    writes: tuple[Path, ...] = ()
     offer_flush: bool = True
     parts: tuple[DiskPart, ...] = ()
     errors: tuple[DiskError, ...] = ()

@@ -56,7 +56,12 @@ def _make(parameters: Parameters, inside: Path, below: Path, image: Path) -> Pat
             config = commands.capture_config(
                 parameters, Binding(), base=below, log=folder / "log", sockets=folder
             )
-            config = replace(config, log=None, contract=DeviceContract(volatile_cache=False))
+            config = replace(
+                config,
+                log=None,
+                contract=DeviceContract(volatile_cache=False),
+                writes=(image.parent,),
+            )
             ours, theirs = socketpair(type=SOCK_SEQPACKET)
             with ours, CaptureDisk(config) as disk:
                 guest = ProgramGuest(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As whom root's sandboxes run: as a user of the host's to whom nothing belongs.
+"""As whom root's sandboxes and servers run: as a user of the host's to whom nothing belongs.
 
-This is the one place that decides it.  There are two ways:
+This is the one place that decides it.  There are three ways:
 
 1. `users_apart`: root makes the sandbox, and check-guard puts what is in it among users of their
    own, to whom it shows the files that they were given as theirs (harness/guard/users.c).  So a
@@ -9,11 +9,12 @@ This is the one place that decides it.  There are two ways:
 2. `as_another`: the sandbox is made by that user already.  It needs namespaces for ordinary users,
    and everything that the sandbox is to see must be there for all of them.
 
-Where neither works, which the kernel, a file system or a folder of root's own may be the reason
-for, the sandbox is root's, without capabilities.  Users stay who they are.
+3. `serving`: a server that opens files by names that it is told later, in folders that it is given
+   (harness/guard/serve.c).
 
-What opens files of root's as long as it runs, by names that it is told later, stays root with few
-capabilities (`few_powers_argv`): QEMU, the capture disk, storage daemons.
+Where none works, which the kernel, a file system or a folder of root's own may be the reason for,
+the sandbox is root's, without capabilities, and a server root's with those that open files
+(`few_powers_argv`), which QEMU and storage daemons are anyway.  Users stay who they are.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _SETPCAP: Final = 1 << 8
 _FEW: Final = "-all,+dac_override,+dac_read_search,+ipc_lock"
 _TRY_S: Final = 20.0
 _GUARD: Final = "/dev/check-guard"
+_READS: Final = 'for one; do test -r "$one" || exit 1; done'
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,25 @@ def as_user() -> list[str]:
         return []
     user = [f"--reuid={FIRST}", f"--regid={FIRST}", "--clear-groups"]
     return ["setpriv", *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
+
+
+def serving(own: Iterable[Path], reads: Iterable[Path] = ()) -> list[str]:
+    """What stands before a server of root's that fills the folders `own` and reads `reads`.
+
+    Its users are no users of the host.  What it makes is root's, and it ends with its parent if it
+    was to.  The capabilities that open files where that cannot be had; empty for others.
+    """
+    if os.geteuid():
+        return []
+    folders = topmost({path.absolute() for path in own})
+    files = {path.absolute() for path in reads}
+    rest = (path for path in files if not any(map(path.is_relative_to, folders)))
+    shown = topmost(path for path in rest if not for_all([path]))
+    given = [word for path in folders for word in ("--own", str(path))]
+    given += [word for path in shown for word in ("--show", str(path))]
+    argv = [str(guard_binary()), "--serve", *given, "--"]
+    tried = [*argv, "/bin/sh", "-c", _READS, "sh", *map(str, (*folders, *files))]
+    return argv if _ends_well(tried) else few_powers_argv()
 
 
 def few_powers_argv(*, mounts: bool = False) -> list[str]:

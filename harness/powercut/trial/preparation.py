@@ -167,7 +167,10 @@ class Preparation:
         )
         honest = Honour.HONOURED
         parts = tuple(part._replace(flush=honest, fua=honest) for part in config.parts)
-        return replace(config, log=None, contract=DeviceContract(), parts=parts, errors=())
+        writes = (run.directory.path,)
+        return replace(
+            config, log=None, contract=DeviceContract(), parts=parts, errors=(), writes=writes
+        )
 
     def _set_up(
         self, disk: CaptureDisk, sockets: Path, then: _At, *, said: Path, ends: bool

@@ -34,6 +34,7 @@ from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.timeline import InFlight
 from powercut.model.units import NEVER
+from powercut.sandbox.users import FIRST
 from powercut.scenario.settings_errors import DiskError
 
 S = 512
@@ -700,6 +701,20 @@ while True:
     client.begin_flush()
     client.finish(client.begin_write(0, bytes(65536)))
 """
+
+
+def test_root_s_is_no_user_of_the_host_and_its_files_are_root_s(folder):
+    with running(folder) as disk:
+        status = Path(f"/proc/{disk.pid}/status").read_text()
+        told = dict(line.split(":\t", 1) for line in status.splitlines())
+        disk.cut(CutPolicy.KEEP, 0, folder / "next", timeout_s=TIMEOUT_S)
+        disk.snapshot(folder / "snapshot")
+    me = os.geteuid()
+    assert set(map(int, told["Uid"].split())) == {me or FIRST}
+    assert me or int(told["CapEff"], 16) == 0
+    made = [path for path in folder.iterdir() if path.name != "base"]
+    assert len(made) > 2
+    assert {path.stat().st_uid for path in made} == {me}
 
 
 def test_a_killed_client_does_not_take_the_disk_with_it(folder):
