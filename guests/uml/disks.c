@@ -188,11 +188,14 @@ int disks_date_reads(void)
 static int mount_layered(const char *device, bool live)
 {
     const char *nodes[DISKS_MAX + 1] = {device};
+    enum layers_are are = !live                                ? LAYERS_CUT
+                          : (page->flags & PCU_FLAG_MAKE) != 0 ? LAYERS_NEW
+                                                               : LAYERS_LIVE;
     unsigned index;
 
     for (index = 0; index < count; index++)
         nodes[index] = parts[index].node;
-    if (layers_begin(nodes, live && (page->flags & PCU_FLAG_MAKE) != 0) != 0)
+    if (layers_begin(nodes, are) != 0)
         return -1;
     if (mount_one(layers_top(), plan.mount_point, plan.options) == 0)
         return 0;

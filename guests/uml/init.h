@@ -119,7 +119,8 @@ int64_t disks_begin(dev_t device, int fd);
 
 /* layers.c: devices between the disks and the file system.  `disks` ends with NULL. */
 int layers_configure(char *const list[]);
-int layers_begin(const char *const disks[], bool making); /* `making`: they, and all on them, are new */
+enum layers_are { LAYERS_NEW, LAYERS_LIVE, LAYERS_CUT };
+int layers_begin(const char *const disks[], enum layers_are are); /* new: with all on them */
 int layers_end(void);
 const char *layers_top(void); /* NULL: there are none */
 

@@ -22,6 +22,7 @@
 #define IMAGE "/dev/ubda" /* what is copied through layers that are new */
 #define BLOCK (1u << 20)
 #define APPEARS_MS 1000
+#define SYNCED_MS 120000
 
 static struct layer {
     char name[32];
@@ -30,6 +31,8 @@ static struct layer {
     const char *table;
     const char *made_table; /* with its target; NULL: the same */
     const char *message;    /* for one that is made; NULL: none */
+    bool wiped;             /* while it is made, before anything lies on it */
+    const char *after;      /* after a cut; NULL: the same */
     char node[32];
 } layers[ARGUMENTS_MAX];
 static unsigned count, active;
@@ -50,6 +53,14 @@ static int parse(const char *text)
     }
     if (*text == '!' && count > 0) {
         layers[count - 1].message = text + 1;
+        return 0;
+    }
+    if (*text == '0' && count > 0) {
+        layers[count - 1].wiped = true;
+        return 0;
+    }
+    if (*text == '~' && count > 0) {
+        layers[count - 1].after = text + 1;
         return 0;
     }
     if (sscanf(text, "%31s %llu %31s %n", layers[count].name, &sectors, layers[count].target,
@@ -141,14 +152,52 @@ static bool is_image(const struct layer *layer)
     return strcmp(layer->target, "file") == 0;
 }
 
-static int activate(struct layer *layer, const char *const disks[], unsigned upto, bool making)
+static bool is_zero(const char *bytes, size_t size)
 {
-    const char *table = layer->table;
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
+}
+
+/* The device gets what `source` holds, or zeroes, to its last byte.  An image gets no zeroes: they
+ * are there, and a sparse one is to stay so. */
+static int fill(const struct layer *layer, const char *source)
+{
+    const bool sparse = is_image(layer);
+    const size_t step = sparse ? BLOCK / 16 : BLOCK;
+    uint64_t left = layer->sectors * 512;
+    int from = source == NULL ? -1 : open(source, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    int onto = open(layer->node, O_RDWR | O_DIRECT | O_CLOEXEC);
+    void *block = NULL;
+    ssize_t size = 1;
+
+    if ((source == NULL || from >= 0) && onto >= 0 && posix_memalign(&block, 4096, BLOCK) == 0)
+        for (memset(block, 0, BLOCK); left > 0 && size > 0; left -= (uint64_t)size) {
+            size = (ssize_t)(left < step ? left : step);
+            if (source != NULL)
+                size = read(from, block, (size_t)size);
+            if (size > 0 && sparse && is_zero(block, (size_t)size))
+                size = lseek(onto, size, SEEK_CUR) < 0 ? -1 : size;
+            else if (size > 0)
+                size = write(onto, block, (size_t)size) == size ? size : -1;
+        }
+    if (left > 0 || fsync(onto) != 0)
+        fail(PCU_STEP_CHECK, "copy %s to %s", source == NULL ? "zeroes" : source, layer->node);
+    free(block);
+    if (from >= 0)
+        close(from);
+    if (onto >= 0)
+        close(onto);
+    return page->step == PCU_STEP_NONE ? 0 : -1;
+}
+
+static int activate(struct layer *layer, const char *const disks[], unsigned upto,
+                    enum layers_are are)
+{
+    const char *table = are == LAYERS_CUT && layer->after != NULL ? layer->after : layer->table;
     char target[32], params[1024];
     int error;
 
     snprintf(target, sizeof target, "%s", layer->target);
-    if (making && layer->made_table != NULL) {
+    if (are == LAYERS_NEW && layer->made_table != NULL) {
         size_t length = strcspn(layer->made_table, " ");
 
         snprintf(target, sizeof target, "%.*s", (int)length, layer->made_table);
@@ -157,14 +206,17 @@ static int activate(struct layer *layer, const char *const disks[], unsigned upt
     if (resolve(table, disks, upto, params, sizeof params) != 0)
         return -1;
     if (is_image(layer))
-        return image_attach(params, layer->sectors * 512, making, layer->node, sizeof layer->node);
+        return image_attach(params, layer->sectors * 512, are == LAYERS_NEW, layer->node,
+                            sizeof layer->node);
     if (dm_create(layer->name) != 0)
         return fail(PCU_STEP_CHECK, "create %s", layer->name);
     snprintf(layer->node, sizeof layer->node, "/dev/dm-%u", dm_minor());
     if (dm_swap(layer->name, layer->sectors, target, params) == 0 &&
-        (!making || layer->message == NULL ||
+        (are != LAYERS_NEW || layer->message == NULL ||
          dm_message(layer->name, layer->message, NULL, 0) == 0))
-        return wait_node(layer->node);
+        return wait_node(layer->node) != 0 ? -1
+               : are == LAYERS_NEW && layer->wiped ? fill(layer, NULL)
+                                                   : 0;
     error = errno;
     dm_remove(layer->name);
     errno = error;
@@ -185,53 +237,45 @@ int layers_end(void)
     return 0;
 }
 
-static bool is_zero(const char *bytes, size_t size)
+/* Until each array has computed what goes with its data. */
+static int wait_synced(void)
 {
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, size - 1) == 0;
-}
+    char line[1024], action[16];
+    unsigned long long done, all;
+    unsigned index, waited = 0;
 
-/* What was formatted on the host goes through the layers, to its last byte: each has then
- * written all that it keeps beside it.  An image that is the last of them gets no zeroes: they are
- * there, and a sparse one is to stay so. */
-static int fill(void)
-{
-    const bool sparse = is_image(&layers[count - 1]);
-    const size_t step = sparse ? BLOCK / 16 : BLOCK;
-    uint64_t left = layers[count - 1].sectors * 512;
-    int from = open(IMAGE, O_RDONLY | O_DIRECT | O_CLOEXEC), onto;
-    void *block = NULL;
-    ssize_t size = 1;
-
-    onto = open(layers[count - 1].node, O_RDWR | O_DIRECT | O_CLOEXEC);
-    if (from >= 0 && onto >= 0 && posix_memalign(&block, 4096, BLOCK) == 0)
-        for (; left > 0 && size > 0; left -= (uint64_t)size) {
-            size = read(from, block, left < step ? left : step);
-            if (size > 0 && sparse && is_zero(block, (size_t)size))
-                size = lseek(onto, size, SEEK_CUR) < 0 ? -1 : size;
-            else if (size > 0)
-                size = write(onto, block, (size_t)size) == size ? size : -1;
+    for (index = 0; index < count; index++)
+        while (strcmp(layers[index].target, "raid") == 0) {
+            if (dm_status(layers[index].name, line, sizeof line) != 0 ||
+                sscanf(line, "%*s %*s %*s %llu/%llu %15s", &done, &all, action) != 3)
+                return fail(PCU_STEP_CHECK, "status of %s", layers[index].name);
+            if (done == all && strcmp(action, "idle") == 0)
+                break;
+            if (waited++ == SYNCED_MS)
+                return fail(PCU_STEP_CHECK, "wait for %s: %s", layers[index].name, line);
+            usleep(1000);
         }
-    if (left > 0 || fsync(onto) != 0)
-        fail(PCU_STEP_CHECK, "copy " IMAGE " to %s", layers[count - 1].node);
-    free(block);
-    if (from >= 0)
-        close(from);
-    if (onto >= 0)
-        close(onto);
-    return page->step == PCU_STEP_NONE ? 0 : -1;
+    return 0;
 }
 
-int layers_begin(const char *const disks[], bool making)
+/* What was formatted on the host goes through the layers: each has then written all that it keeps
+ * beside it. */
+static int make_all(void)
+{
+    return fill(&layers[count - 1], IMAGE) != 0 ? -1 : wait_synced();
+}
+
+int layers_begin(const char *const disks[], enum layers_are are)
 {
     for (active = 0; active < count; active++)
-        if (activate(&layers[active], disks, active, making) != 0) {
+        if (activate(&layers[active], disks, active, are) != 0) {
             int error = errno;
 
             layers_end();
             errno = error;
             return -1;
         }
-    return making ? fill() : 0;
+    return are == LAYERS_NEW ? make_all() : 0;
 }
 
 const char *layers_top(void)

@@ -40,8 +40,9 @@ enum pcu_verb {
      * HOLDS NAME" (bytes on the origin; first, xfs-log, xfs-realtime, folder, stripe or layers), an empty string;
      * of layers, from the disk up: "+MODULE" that is loaded; "NAME SECTORS TARGET
      * PARAMS", where "@NAME" is the device called so and "@disk0" the first disk;
-     * after it "?TARGET PARAMS", what it is instead while it is made, and "!MESSAGE", what it is sent
-     * then; an empty string.
+     * after it "?TARGET PARAMS", what it is instead while it is made, "!MESSAGE", what it is sent
+     * then, "0" if it is filled with zeroes then, and "~PARAMS", what it is after a cut; an empty
+     * string.
      * Holds for every RECOVER that follows. */
     PCU_CONFIGURE = 1,
     /* `count` struct pcu_patch at 0: lays them over the origin, in order. */

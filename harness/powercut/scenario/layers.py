@@ -5,6 +5,7 @@ A row says what a layer is called, which parameters it has, what it promises of 
 modules it takes, and its tables, as the kernel's Documentation/admin-guide/device-mapper/ has
 them.  Everybody else has `Target`s: devices and their tables, from the disk up, which are made of
 checked settings alone.  PID 1 of User-Mode Linux activates them for the run, and for each recovery.
+Those that lie over several disks are in powercut.scenario.layers_joined.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import Field
 
 from powercut.model.errors import UsageError
-from powercut.scenario.layers_base import Device, Layer, Target
+from powercut.scenario.layers_base import MIB, Device, Layer, Target, parts_of, whole
 from powercut.scenario.layers_file import File
+from powercut.scenario.layers_joined import Mirror, Raid, Stripe
 
 LAYERS_MAX: Final = 4
 
 _SECTOR: Final = 512
-_PAGE: Final = 8  # sectors: what file systems and caches count in
-_MIB: Final = 2048  # sectors
 _KEY: Final = bytes(range(64)).hex()
 """Of XTS with AES-256: nothing here is secret."""
+
+_TAG: Final = 48
+"""Bytes: HMAC-SHA-256 and the sector's initial vector."""
 
 
 class Stack(NamedTuple):
@@ -42,27 +45,6 @@ class Stack(NamedTuple):
     formatted: str = ""
 
 
-class Crypt(Layer):
-    """dm-crypt without a header: aes-xts-plain64, a fixed key."""
-
-    modules = ("dm-crypt",)
-    helpers = ("aes_generic", "cbc", "sha256_generic", "ecb", "xts")
-
-    layer: Literal["crypt"]
-    """Encryption."""
-
-    @property
-    def promise(self) -> str:
-        """Of its own it has none."""
-        return "a write is encrypted on its way; flushes and FUA are passed on"
-
-    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """As large as what it lies on."""
-        (device,) = below
-        table = f"aes-xts-plain64 {_KEY} 0 @{device.name} 0"
-        return (Target(name, device.sectors, "crypt", table),)
-
-
 class IntegrityMode(enum.Enum):
     """How data and tag come to the disk together."""
 
@@ -74,6 +56,66 @@ class IntegrityMode(enum.Enum):
     def word(self) -> str:
         """In the table."""
         return {"journal": "J", "bitmap": "B", "direct": "D"}[self.value]
+
+
+_PROMISES: Final = {
+    IntegrityMode.JOURNAL: "a flush commits the journal, in which data and tags are whole",
+    IntegrityMode.BITMAP: "a flush writes data and tags; a cut leaves none unreadable",
+    IntegrityMode.DIRECT: "a flush writes data and tags; a sector that is written while the power "
+    "goes may be unreadable, with what it held before",
+}
+
+
+class Crypt(Layer):
+    """dm-crypt without a header, with a fixed key: aes-xts-plain64, or what LUKS2 does with
+    `--integrity hmac-sha256`."""
+
+    modules = ("dm-crypt",)
+    helpers = ("aes_generic", "cbc", "sha256_generic", "ecb", "xts", "hmac", "authenc")
+
+    layer: Literal["crypt"]
+    """Encryption."""
+
+    tags: Literal["none", "journal", "direct"] = "none"
+    """An authentication tag for each sector, which dm-integrity keeps: with its journal, or
+    without (`--integrity-no-journal`); none by default."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """With its tags."""
+        return self.modules if self.tags == "none" else (*self.modules, "dm-integrity")
+
+    @property
+    def title(self) -> str:
+        """With its tags."""
+        return self.layer if self.tags == "none" else f"crypt (tags: {self.tags})"
+
+    @property
+    def promise(self) -> str:
+        """Of its own it has none; its tags have."""
+        if self.tags == "none":
+            return "a write is encrypted on its way; flushes and FUA are passed on"
+        return "of its tags: " + _PROMISES[IntegrityMode(self.tags)]
+
+    @property
+    def is_safe(self) -> bool:
+        """As its tags."""
+        return self.tags != "direct"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """As large as what it lies on, or what its tags leave: 48 bytes of 560, generously."""
+        (device,) = below
+        if self.tags == "none":
+            table = f"aes-xts-plain64 {_KEY} 0 @{device.name} 0"
+            return (Target(name, device.sectors, "crypt", table),)
+        size = whole(device.sectors - device.sectors // 8 - 2 * MIB)
+        word = IntegrityMode(self.tags).word
+        tags = Target(
+            f"{name}.tags", size, "integrity", f"@{device.name} 0 {_TAG} {word} 1 fix_padding"
+        )
+        cipher = f"capi:authenc(hmac(sha256),xts(aes))-random {_KEY}{_KEY[:64]}"
+        table = f"{cipher} 0 @{tags.name} 0 1 integrity:{_TAG}:aead"
+        return (tags, Target(name, size, "crypt", table, wiped=True))
 
 
 class Integrity(Layer):
@@ -98,12 +140,7 @@ class Integrity(Layer):
     @property
     def promise(self) -> str:
         """By its mode."""
-        return {
-            IntegrityMode.JOURNAL: "a flush commits the journal, in which data and tags are whole",
-            IntegrityMode.BITMAP: "a flush writes data and tags; a cut leaves none unreadable",
-            IntegrityMode.DIRECT: "a flush writes data and tags; a sector that is written while "
-            "the power goes may be unreadable, with what it held before",
-        }[self.mode]
+        return _PROMISES[self.mode]
 
     @property
     def is_safe(self) -> bool:
@@ -111,12 +148,13 @@ class Integrity(Layer):
         return self.mode is not IntegrityMode.DIRECT
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """The kernel formats what begins with zeroes.  Room for tags (1/128), journal and
-        superblock, generously."""
+        """The kernel formats what begins with zeroes.  A sector that was never written cannot be
+        read, so all are, as integritysetup does.  Room for tags (1/128), journal and superblock,
+        generously."""
         (device,) = below
-        room = device.sectors // 32 + 2 * _MIB
+        room = device.sectors // 32 + 2 * MIB
         table = f"@{device.name} 0 - {self.mode.word} 1 internal_hash:crc32c"
-        return (Target(name, _whole(device.sectors - room), "integrity", table),)
+        return (Target(name, whole(device.sectors - room), "integrity", table, wiped=True),)
 
 
 class Linear(Layer):
@@ -135,8 +173,8 @@ class Linear(Layer):
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
         """All but the first MiB."""
         (device,) = below
-        size = device.sectors - _MIB
-        return (Target(name, size, "linear", f"@{device.name} {_MIB}"),)
+        size = device.sectors - MIB
+        return (Target(name, size, "linear", f"@{device.name} {MIB}"),)
 
 
 class Writecache(Layer):
@@ -160,44 +198,10 @@ class Writecache(Layer):
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
         """The kernel formats a cache that begins with zeroes."""
         (device,) = below
-        size = _whole(device.sectors - device.sectors // 8)
-        rest = _whole(device.sectors - size)
-        origin = Target(f"{name}.origin", size, "linear", f"@{device.name} 0")
-        cache = Target(f"{name}.cache", rest, "linear", f"@{device.name} {size}")
+        size = whole(device.sectors - device.sectors // 8)
+        origin, cache = parts_of(name, device, origin=size, cache=whole(device.sectors - size))
         table = f"s @{origin.name} @{cache.name} {_SECTOR} 0"
         return (origin, cache, Target(name, size, "writecache", table))
-
-
-class Mirror(Layer):
-    """RAID 1 of md over all disks, as LVM has it (dm-raid), with its bitmap of what is dirty."""
-
-    modules = ("raid1", "dm-raid")
-
-    joins = True
-
-    layer: Literal["raid1"]
-    """A mirror over all disks."""
-
-    @property
-    def promise(self) -> str:
-        """Of all legs."""
-        return (
-            "a write is on all disks; flushes and FUA go to each; a dirty bitmap says what to copy"
-        )
-
-    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """Superblock and bitmap lie in the first 4 MiB of each disk."""
-        size = _whole(min(device.sectors for device in below) - 4 * _MIB)
-        legs: list[Target] = []
-        for number, device in enumerate(below):
-            legs += [
-                Target(f"{name}.meta{number}", 4 * _MIB, "linear", f"@{device.name} 0"),
-                Target(f"{name}.data{number}", size, "linear", f"@{device.name} {4 * _MIB}"),
-            ]
-        pairs = " ".join(f"@{name}.meta{n} @{name}.data{n}" for n in range(len(below)))
-        table = f"raid1 3 0 region_size 1024 {len(below)} {pairs}"
-        made = f"raid raid1 4 0 region_size 1024 nosync {len(below)} {pairs}"
-        return (*legs, Target(name, size, "raid", table, made=made))
 
 
 class Thin(Layer):
@@ -216,9 +220,8 @@ class Thin(Layer):
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
         """The pool's map begins with zeroes when it is made."""
         (device,) = below
-        size = _whole(device.sectors - 4 * _MIB) // 128 * 128
-        meta = Target(f"{name}.meta", 4 * _MIB, "linear", f"@{device.name} 0")
-        data = Target(f"{name}.data", size, "linear", f"@{device.name} {4 * _MIB}")
+        size = whole(device.sectors - 4 * MIB) // 128 * 128
+        meta, data = parts_of(name, device, meta=4 * MIB, data=size)
         table = f"@{meta.name} @{data.name} 128 0"
         pool = Target(f"{name}.pool", size, "thin-pool", table, message="create_thin 0")
         return (meta, data, pool, Target(name, size, "thin", f"@{pool.name} 0"))
@@ -248,19 +251,109 @@ class Cache(Layer):
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
         """Map, cache and disk lie one behind the other."""
         (device,) = below
-        size = _whole(device.sectors * 3 // 4)
-        cache = _whole(device.sectors - size - 4 * _MIB) // 128 * 128
-        parts = (
-            Target(f"{name}.meta", 4 * _MIB, "linear", f"@{device.name} 0"),
-            Target(f"{name}.fast", cache, "linear", f"@{device.name} {4 * _MIB}"),
-            Target(f"{name}.slow", size, "linear", f"@{device.name} {4 * _MIB + cache}"),
-        )
+        size = whole(device.sectors * 3 // 4)
+        cache = whole(device.sectors - size - 4 * MIB) // 128 * 128
+        parts = parts_of(name, device, meta=4 * MIB, fast=cache, slow=size)
         names = " ".join(f"@{part.name}" for part in parts)
         return (*parts, Target(name, size, "cache", f"{names} 128 1 {self.mode} smq 0"))
 
 
+class Snapshot(Layer):
+    """A persistent snapshot (dm-snapshot): the volume on the disk, its exceptions on the last
+    quarter."""
+
+    modules = ("dm-snapshot",)
+
+    layer: Literal["snapshot"]
+    """A volume with a snapshot."""
+
+    side: Literal["snapshot", "origin"] = "snapshot"
+    """On which of the two the file system lies: `snapshot`, whose writes go to exceptions, or
+    `origin`, before whose writes what was there is copied."""
+
+    @property
+    def title(self) -> str:
+        """With its side."""
+        return f"snapshot ({self.side})"
+
+    @property
+    def promise(self) -> str:
+        """Of its exceptions."""
+        return "a write to a chunk is done after its exception was committed with a flush and FUA"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """What is made is the origin; the snapshot is taken when the power comes on."""
+        (device,) = below
+        size = whole(device.sectors * 3 // 4)
+        origin, store = parts_of(name, device, volume=size, store=whole(device.sectors - size))
+        table = f"@{origin.name} @{store.name} P 8"
+        made = f"linear @{origin.name} 0"
+        if self.side == "snapshot":
+            return (origin, store, Target(name, size, "snapshot", table, made=made))
+        copy = Target(f"{name}.copy", size, "snapshot", table, made=made)
+        top = Target(name, size, "snapshot-origin", f"@{origin.name}", made=made)
+        return (origin, store, copy, top)
+
+
+class Era(Layer):
+    """dm-era: which blocks were written since when, on the first 4 MiB."""
+
+    modules = ("dm-era",)
+
+    layer: Literal["era"]
+    """A list of what was written since a backup."""
+
+    @property
+    def promise(self) -> str:
+        """Of its list, too."""
+        return "the first write to a block in an era waits until the list names it"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """The list begins with zeroes when it is made."""
+        (device,) = below
+        size = whole(device.sectors - 4 * MIB)
+        meta, data = parts_of(name, device, meta=4 * MIB, data=size)
+        return (meta, data, Target(name, size, "era", f"@{meta.name} @{data.name} 128"))
+
+
+class Clone(Layer):
+    """dm-clone: the file system as it was made lies on one half, what is written on the other."""
+
+    modules = ("dm-clone",)
+
+    layer: Literal["clone"]
+    """A copy of a volume that can be used before it is complete."""
+
+    @property
+    def promise(self) -> str:
+        """Of its list, too."""
+        return "a flush flushes the copy, and then commits which regions it has"
+
+    def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
+        """Regions of 64 KiB are copied as they are written, and no others."""
+        (device,) = below
+        size = whole((device.sectors - 4 * MIB) // 2) // 128 * 128
+        parts = parts_of(name, device, meta=4 * MIB, copy=size, source=size)
+        names = " ".join(f"@{part.name}" for part in parts)
+        made = f"linear @{parts[-1].name} 0"
+        table = f"{names} 128 1 no_hydration"
+        return (*parts, Target(name, size, "clone", table, made=made))
+
+
 AnyLayer = Annotated[
-    Crypt | Integrity | Linear | Writecache | Mirror | Thin | Cache | File,
+    Crypt
+    | Integrity
+    | Linear
+    | Snapshot
+    | Thin
+    | Cache
+    | Writecache
+    | Era
+    | Clone
+    | Stripe
+    | Mirror
+    | Raid
+    | File,
     Field(discriminator="layer"),
 ]
 """A row each."""
@@ -281,11 +374,7 @@ def stack_of(layers: Sequence[Layer], sizes: Sequence[int]) -> Stack:
             devices.append(Device(made[-1].name, made[-1].sectors))
     if len(devices) > 1:
         raise UsageError("no layer makes one device of several disks")
-    modules = dict.fromkeys(name for layer in layers for name in layer.modules)
+    modules = dict.fromkeys(name for layer in layers for name in layer.needs)
     helpers = dict.fromkeys(name for layer in layers for name in layer.helpers)
     formatted = next((layer.filesystem for layer in layers if isinstance(layer, File)), "")
     return Stack(tuple(targets), devices[0].sectors, tuple(modules), tuple(helpers), formatted)
-
-
-def _whole(sectors: int) -> int:
-    return sectors // _PAGE * _PAGE

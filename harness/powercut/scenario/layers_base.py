@@ -5,16 +5,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from powercut.scenario.settings_base import Settings
+
+MIB: Final = 2048
+"""In sectors."""
+
+_PAGE: Final = 8  # sectors: what file systems and caches count in
 
 
 class Target(NamedTuple):
     """One device, mostly of device-mapper, by its table; in that `@NAME` is the device called so.
 
     `made`: target and table while it is made, where that is another; `message` is what it is sent
-    then.
+    then, and if `wiped` it is filled with zeroes.  `after` is the table after a cut, where not all
+    came back.
     """
 
     name: str
@@ -23,13 +29,16 @@ class Target(NamedTuple):
     table: str
     made: str = ""
     message: str = ""
+    wiped: bool = False
+    after: str = ""
 
     @property
     def words(self) -> tuple[str, ...]:
         """As PID 1 of User-Mode Linux wants it (guests/uml/share.h)."""
-        more = (("?", self.made), ("!", self.message))
+        more = (("?", self.made), ("!", self.message), ("~", self.after))
         line = f"{self.name} {self.sectors} {self.kind} {self.table}"
-        return (line, *(mark + text for mark, text in more if text))
+        words = [mark + text for mark, text in more if text]
+        return (line, *words, *(["0"] if self.wiped else []))
 
 
 class Device(NamedTuple):
@@ -50,7 +59,13 @@ class Layer(Settings):
 
     joins: ClassVar[bool] = False
     """Whether it lies over all devices; the others lie over each."""
+
     layer: str
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The `modules` of these settings."""
+        return self.modules
 
     @property
     def title(self) -> str:
@@ -69,4 +84,20 @@ class Layer(Settings):
 
     @abstractmethod
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """Its devices over those below; the last one is `name`, on which the next layer lies."""
+        """Its devices over those below; the last one is `name`, on which the next layer lies.
+        Raises UsageError if it cannot lie so."""
+
+
+def parts_of(name: str, device: Device, **sizes: int) -> tuple[Target, ...]:
+    """Devices of so many sectors one behind the other on `device`, each called by its word."""
+    parts: list[Target] = []
+    begin = 0
+    for word, size in sizes.items():
+        parts.append(Target(f"{name}.{word}", size, "linear", f"@{device.name} {begin}"))
+        begin += size
+    return tuple(parts)
+
+
+def whole(sectors: int) -> int:
+    """Those that make whole pages."""
+    return sectors // _PAGE * _PAGE

@@ -10,11 +10,10 @@ from pydantic import Field
 
 from powercut.model.errors import UsageError
 from powercut.scenario.choices import SMALLEST_DISK, WITHOUT_BARRIERS, FilesystemType
-from powercut.scenario.layers_base import Device, Layer, Target
+from powercut.scenario.layers_base import MIB, Device, Layer, Target
 from powercut.scenario.quantity import format_size
 
 _SECTOR: Final = 512
-_MIB: Final = 2048  # sectors
 
 MountOption = Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[a-z0-9_]+)?$", max_length=40)]
 """A word of mount(8)'s."""
@@ -80,7 +79,7 @@ class File(Layer):
         smallest = SMALLEST_DISK[FilesystemType(self.filesystem)]
         if device.sectors * _SECTOR < smallest:
             raise UsageError(f"{self.filesystem} below needs {format_size(smallest)}")
-        size = device.sectors // 2 // _MIB * _MIB
+        size = device.sectors // 2 // MIB * MIB
         words = (f"@{device.name}", self.filesystem, self.preallocation, self.cache)
         table = " ".join((*words, ",".join(self.mount))).rstrip()
         return (Target(name, size, "file", table),)

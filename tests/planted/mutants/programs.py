@@ -142,6 +142,24 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *layers(
+        f"{_P}/scenario/layers_joined.py",
+        (
+            "missing-comes-back",
+            At("Raid.over", "'' if self.missing is None else table(words, self._left(pairs))"),
+            "''",
+            "an array that is to miss a disk after the cut has all of them",
+        ),
+        (
+            "missing-before-the-cut",
+            At(
+                "Raid.over",
+                "Target(name, room, 'raid', table(words, pairs), made=made, after=after)",
+            ),
+            "Target(name, room, 'raid', after or table(words, pairs), made=made, after=after)",
+            "the disk that does not come back was never written to",
+        ),
+    ),
+    *layers(
         f"{_P}/recover/uml/answer.py",
         (
             "layer-refused-once",

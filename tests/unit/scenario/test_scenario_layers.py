@@ -50,14 +50,23 @@ def test_each_row_has_its_table(row, kind, table):
     made = stack(row)
     (target,) = made.targets
     assert (target.kind, target.table) == (kind, table)
-    assert target.words == (f"layer0.0 {target.sectors} {kind} {table}",)
+    # Checksums are there once a sector was written, so each is, as integritysetup does.
+    filled = ("0",) if kind == "integrity" else ()
+    assert target.words == (f"layer0.0 {target.sectors} {kind} {table}", *filled)
     assert made.sectors == target.sectors <= 64 * MIB // 512
     assert ROW.validate_python(row).promise
 
 
-def test_only_checksums_without_a_journal_and_a_writecache_are_unsafe():
-    unsafe = [{"layer": "integrity", "mode": "direct"}, {"layer": "writecache"}]
-    names = ("crypt", "linear", "integrity", "raid1", "thin", "cache")
+def test_checksums_without_a_journal_a_writecache_and_a_parity_without_a_disk_are_unsafe():
+    unsafe = [
+        {"layer": "integrity", "mode": "direct"},
+        {"layer": "crypt", "tags": "direct"},
+        {"layer": "writecache"},
+        {"layer": "raid5", "missing": 0},
+        {"layer": "raid6", "missing": 3},
+    ]
+    names = ("crypt", "linear", "integrity", "thin", "cache", "snapshot", "era", "clone")
+    names += ("stripe", "mirror", "raid1", "raid10", "raid5", "raid6")
     rows = [*({"layer": name} for name in names), *unsafe]
     assert [row for row in rows if not ROW.validate_python(row).is_safe] == unsafe
 
@@ -86,6 +95,43 @@ def test_only_checksums_without_a_journal_and_a_writecache_are_unsafe():
                 "writecache s @layer0.0.origin @layer0.0.cache 512 0",
             ],
         ),
+        (
+            {"layer": "snapshot"},
+            [
+                *("linear @disk0 0", "linear @disk0 98304"),
+                "snapshot @layer0.0.volume @layer0.0.store P 8",
+            ],
+        ),
+        (
+            {"layer": "snapshot", "side": "origin"},
+            [
+                *("linear @disk0 0", "linear @disk0 98304"),
+                "snapshot @layer0.0.volume @layer0.0.store P 8",
+                "snapshot-origin @layer0.0.volume",
+            ],
+        ),
+        (
+            {"layer": "era"},
+            [
+                *("linear @disk0 0", "linear @disk0 8192"),
+                "era @layer0.0.meta @layer0.0.data 128",
+            ],
+        ),
+        (
+            {"layer": "clone"},
+            [
+                *("linear @disk0 0", "linear @disk0 8192", "linear @disk0 69632"),
+                "clone @layer0.0.meta @layer0.0.copy @layer0.0.source 128 1 no_hydration",
+            ],
+        ),
+        (
+            {"layer": "crypt", "tags": "journal"},
+            [
+                "integrity @disk0 0 48 J 1 fix_padding",
+                f"crypt capi:authenc(hmac(sha256),xts(aes))-random {bytes(range(64)).hex()}"
+                f"{bytes(range(32)).hex()} 0 @layer0.0.tags 0 1 integrity:48:aead",
+            ],
+        ),
     ],
 )
 def test_a_row_of_several_devices(row, tables):
@@ -95,7 +141,7 @@ def test_a_row_of_several_devices(row, tables):
         int(target.table.split()[-1]) + target.sectors
         for target in made.targets
         if target.kind == "linear"
-    ]
+    ] or [made.sectors]
     assert all(end <= 64 * MIB // 512 for end in ends)
     assert ROW.validate_python(row).promise
 
@@ -104,11 +150,71 @@ def test_a_mirror_lies_over_all_disks_and_begins_in_step():
     made = stack({"layer": "crypt"}, {"layer": "raid1"}, sizes=(64 * MIB, 32 * MIB))
     assert [target.name for target in made.targets][:2] == ["layer0.0", "layer0.1"]
     mirror = made.targets[-1]
-    legs = "@layer1.0.meta0 @layer1.0.data0 @layer1.0.meta1 @layer1.0.data1"
-    assert mirror.table == f"raid1 3 0 region_size 1024 2 {legs}"
-    assert mirror.words[1] == f"?raid raid1 4 0 region_size 1024 nosync 2 {legs}"
+    pairs = "@layer1.0.meta0 @layer1.0.data0 @layer1.0.meta1 @layer1.0.data1"
+    assert mirror.table == f"raid1 3 0 region_size 1024 2 {pairs}"
+    assert mirror.words[1] == f"?raid raid1 4 0 region_size 1024 nosync 2 {pairs}"
     assert made.sectors == 28 * MIB // 512
     assert made.modules == ("dm-crypt", "raid1", "dm-raid")
+
+
+def legs(*numbers):
+    return " ".join(
+        "- -" if number is None else f"@layer0.0.meta{number} @layer0.0.data{number}"
+        for number in numbers
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "disks", "word", "mib"),
+    [
+        ({"layer": "raid1"}, 2, "raid1 3 0", 60),
+        ({"layer": "raid10"}, 4, "raid10 3 8", 120),
+        ({"layer": "raid5"}, 3, "raid5_ls 3 8", 120),
+        ({"layer": "raid6"}, 4, "raid6_zr 3 8", 120),
+    ],
+)
+def test_an_array_is_as_large_as_its_level_makes_it(row, disks, word, mib):
+    made = stack(row, sizes=(64 * MIB,) * disks)
+    array = made.targets[-1]
+    assert array.table == f"{word} region_size 1024 {disks} {legs(*range(disks))}"
+    assert (made.sectors, array.after) == (mib * MIB // 512, "")
+    # md computes both parities of RAID 6 itself; zeroes are in step with one.
+    assert bool(array.made) is (row["layer"] != "raid6")
+
+
+@pytest.mark.parametrize("level", ["raid1", "raid5", "raid6", "raid10"])
+def test_a_disk_that_does_not_come_back_is_missing_after_the_cut_alone(level):
+    array = stack({"layer": level, "missing": 1}, sizes=(64 * MIB,) * 4).targets[-1]
+    words, _, _ = array.table.partition(legs(0))
+    assert array.table == words + legs(0, 1, 2, 3)
+    assert array.after == words + legs(0, None, 2, 3)
+    assert array.words[-1] == f"~{array.after}"
+
+
+def test_an_array_has_as_many_disks_as_it_takes():
+    for level, fewest in (("raid1", 2), ("raid5", 3), ("raid6", 4), ("raid10", 4)):
+        with pytest.raises(UsageError, match=f"{level} takes {fewest} disks or more"):
+            stack({"layer": level}, sizes=(64 * MIB,) * (fewest - 1))
+        with pytest.raises(UsageError, match=f"`missing` is one of 0 to {fewest - 1}"):
+            stack({"layer": level, "missing": fewest}, sizes=(64 * MIB,) * fewest)
+
+
+def test_stripes_and_the_older_mirror_lie_over_all_disks():
+    sizes = (64 * MIB, 32 * MIB)
+    stripes, mirror = (stack({"layer": name}, sizes=sizes) for name in ("stripe", "mirror"))
+    assert stripes.targets[-1].table == "2 128 @disk0 0 @disk1 0"
+    assert stripes.sectors == 64 * MIB // 512
+    more = "2 @disk0 2048 @disk1 2048 1 handle_errors"
+    assert mirror.targets[-1].table == f"disk 2 @layer0.0.log 1024 {more}"
+    assert mirror.targets[-1].words[1] == f"?mirror disk 3 @layer0.0.log 1024 nosync {more}"
+    assert mirror.sectors == 31 * MIB // 512
+
+
+def test_what_a_layer_begins_with_is_copied_past_it_where_it_keeps_that():
+    for row in ({"layer": "snapshot"}, {"layer": "snapshot", "side": "origin"}, {"layer": "clone"}):
+        top = stack(row).targets[-1]
+        kept = "source" if row["layer"] == "clone" else "volume"
+        assert top.words[1] == f"?linear @layer0.0.{kept} 0"
 
 
 def test_a_thin_volume_is_made_once():

@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
 ]
 SCENARIO = ROOT / "scenarios" / "matrix" / "stacks.yaml"
-NAMES = ("three", "integrity-direct")
+NAMES = ("three", "integrity-direct", "raid1-degraded", "raid1-degraded-liar")
 HOST = ROOT / "scenarios" / "matrix" / "host-below.yaml"
 
 
@@ -52,4 +52,13 @@ def test_what_a_hypervisor_did_not_flush_is_lost_with_the_page_cache_of_its_host
     cell, _ = images["ext4-unsafe"]
     (trial,) = cell["trials"]
     assert trial["verdict"] == "lossy", cell["reasons"]
+    assert trial["commits_lost"] == trial["commits_acked"] > 0
+
+
+def test_what_a_mirror_has_on_the_disk_that_comes_back_is_all_that_there_is(cells):
+    """The first disk of both keeps its promises; it is the one that does not come back."""
+    (trial,) = cells["raid1-degraded"][0]["trials"]
+    assert (trial["verdict"], trial["findings"]) == ("safe", [])
+    (trial,) = cells["raid1-degraded-liar"][0]["trials"]
+    assert trial["verdict"] == "lossy"
     assert trial["commits_lost"] == trial["commits_acked"] > 0
