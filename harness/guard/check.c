@@ -3,9 +3,9 @@
  * check-guard [--become USER] [--unlimited] [--processes MOST] [--bare] [--apart] [--own PATH]...
  *             [--cover SOCKET]... -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
- * check-guard --serve [--rings] [--group GROUP] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
+ * check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
  * becomes PROGRAM, a server on the host whose users are no users of the host (serve.c); it may read
- * what lies at a PATH that is shown, use io_uring if it has rings, and is in GROUP of the host's.
+ * what lies at a PATH that is shown, open a device, and use io_uring if it has rings.
  * check-guard --tries PATH...: whether each PATH could be PROGRAM's with --apart.
  * check-guard --alone [--sockets] PROGRAM ARG...: the system calls of a check behind Landlock, which
  * has no namespaces; no sockets, to which Landlock leaves all ways, but with --sockets.
@@ -60,9 +60,7 @@
 static struct {
     bool unlimited, bare, apart, becomes, serves, rings;
     uid_t user;
-    gid_t groups[1];
-    size_t grouped;
-    const char *processes;
+    const char *processes, *device;
     struct given given[USERS_GIVEN_MAX];
     size_t count;
     int users;
@@ -113,7 +111,7 @@ static void limit_processes(const char *most)
 
 static void become(uid_t user)
 {
-    if ((!wanted.serves && setgroups(0, NULL) != 0) || setresgid(user, user, user) != 0 ||
+    if (setgroups(0, NULL) != 0 || setresgid(user, user, user) != 0 ||
         setresuid(user, user, user) != 0)
         die("cannot become another user");
 }
@@ -130,8 +128,6 @@ static void drop_capabilities(uid_t user, bool all, bool apart)
         die("cannot read capabilities");
     set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
     set[1].permitted = 0;
-    if (wanted.serves && setgroups(wanted.grouped, wanted.groups) != 0) /* no groups of its namespace */
-        die("cannot be in its groups");
     if (apart && setns(wanted.users, CLONE_NEWUSER) != 0) /* where it has all of them at first */
         die("cannot enter its namespace of users");
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
@@ -184,8 +180,8 @@ static char **take_options(char *argv[])
             wanted.becomes = true, wanted.user = (uid_t)strtoul(*++argv, NULL, 10);
         else if (strcmp(argv[0], "--processes") == 0)
             wanted.processes = *++argv;
-        else if (strcmp(argv[0], "--group") == 0 && wanted.grouped == 0)
-            wanted.groups[wanted.grouped++] = (gid_t)strtoul(*++argv, NULL, 10);
+        else if (strcmp(argv[0], "--device") == 0)
+            wanted.device = *++argv;
         else if ((strcmp(argv[0], "--own") == 0 || strcmp(argv[0], "--show") == 0) &&
                  wanted.count < USERS_GIVEN_MAX) {
             wanted.given[wanted.count].shown = strcmp(argv[0], "--show") == 0;
@@ -255,8 +251,11 @@ static int serve(char *const program[])
     int sign;
 
     if (prctl(PR_GET_PDEATHSIG, &sign, 0, 0, 0) != 0 || unshare(CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0 || /* nothing comes out on the host */
         (wanted.users = users_make()) < 0)
         die("there are no users apart");
+    if (wanted.device != NULL && users_device(wanted.device) != 0)
+        die(wanted.device);
     if (users_serve(wanted.users, wanted.given, wanted.count) != 0)
         die("cannot show what it is given");
     drop_capabilities(0, true, true);
@@ -282,7 +281,7 @@ int main(int argc, char *argv[])
     if ((program = take_options(argv)) == NULL) {
         fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
                         "[--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
-                        "       check-guard --serve [--rings] [--group GROUP] [--own PATH]... [--show PATH]... "
+                        "       check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... "
                         "-- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"
                         "       check-guard --alone [--sockets] PROGRAM ARG...\n");

@@ -23,6 +23,7 @@
 #define RECURSIVE 0x8000
 #define FROM_DESCRIPTOR 4 /* MOVE_MOUNT_F_EMPTY_PATH */
 #define FOR_ALL 0755
+#define ASIDE "/tmp" /* where something lies for a moment, in a mount namespace of this process */
 
 /* Makes a way to `path`, whose last part is a folder if `folder`, that all may go. */
 static int make_way(const char *path, int folder)
@@ -63,6 +64,21 @@ static int show(int tree, const char *path)
     return (int)syscall(SYS_move_mount, tree, "", AT_FDCWD, path, FROM_DESCRIPTOR);
 }
 
+int users_device(const char *path)
+{
+    struct stat status;
+    int result;
+
+    if (stat(path, &status) != 0 || mount("none", ASIDE, "tmpfs", MS_NOSUID, "mode=0700") != 0)
+        return -1;
+    umask(0);
+    result = mknod(ASIDE "/device", (status.st_mode & S_IFMT) | 0666, status.st_rdev) == 0
+                 ? mount(ASIDE "/device", path, NULL, MS_BIND, NULL)
+                 : -1;
+    umask(022);
+    return umount2(ASIDE, MNT_DETACH) != 0 ? -1 : result;
+}
+
 int users_serve(int users, const struct given *given, size_t count)
 {
     struct mount_attr fixed = {.attr_set = MOUNT_ATTR_RDONLY};
@@ -73,8 +89,6 @@ int users_serve(int users, const struct given *given, size_t count)
         errno = E2BIG;
         return -1;
     }
-    if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0) /* nothing comes out on the host */
-        return -1;
     for (index = 0; index < count; index++) /* before anything lies over them */
         if ((trees[index] = users_tree(users, given[index].path, given[index].shown)) < 0)
             return -1;

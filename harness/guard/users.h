@@ -27,5 +27,8 @@ struct given {
 /* Such a tree, which is mounted nowhere; -1 and errno. */
 int users_tree(int users, const char *path, int read_only);
 
+/* A device that all may open, at its path in this mount namespace (serve.c); -1 and errno. */
+int users_device(const char *path);
+
 /* The view of a server on the host, in this mount namespace (serve.c); -1 and errno. */
 int users_serve(int users, const struct given *given, size_t count);

@@ -35,7 +35,7 @@ from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.units import Instant
 from powercut.sandbox.printed import end_of, printed
-from powercut.sandbox.users import serving
+from powercut.sandbox.users import HostView, serving
 
 _CONTROL_S: Final = 30.0
 """For commands that a disk answers at once unless its host is in trouble."""
@@ -192,7 +192,7 @@ class _Nbdkit:
         self._answers: deque[dict[str, Any]] = deque()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._control, inherited = socket.socketpair()
-        before = serving(_fills(config, self.directory), _reads(config))
+        before = serving(HostView(_fills(config, self.directory), _reads(config)))
         self.argv = (*before, *capture_argv(config, self.directory, inherited.fileno()))
         try:
             if len(str(self.directory / "nbd")) > _SOCKET_PATH_MAX:

@@ -22,7 +22,7 @@ from typing import Final
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.one_thread import in_lasting_thread
 from powercut.sandbox.printed import printed, tail
-from powercut.sandbox.users import few_powers_argv
+from powercut.sandbox.users import HostView, few_powers_argv, serving
 
 _POLL_S: Final = 0.001
 _SERVED_POLL_S: Final = 0.002
@@ -36,18 +36,22 @@ def spawn(
     *,
     pass_fds: Sequence[int] = (),
     console: Path | None = None,
+    view: HostView | None = None,
     few_powers: bool = False,
     mounts: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Starts `argv` in a session of its own; what it prints is appended to `output`.
 
     Its standard output is another file's if `console` is given.  Neither grows without end
-    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's has `few_powers` (few_powers_argv),
-    or those and the one that `mounts`; what another process serves below `/proc/PID/root` is opened
+    (powercut.sandbox.printed).  It inherits `pass_fds`.  Root's is no
+    user of the host if it has a `view` of it; else it has `few_powers` (few_powers_argv), or those
+    and the one that `mounts`: what another process serves below `/proc/PID/root` is opened
     for it.  Raises HostError if it cannot
     be started.
     """
     before = few_powers_argv(mounts=mounts) if few_powers or mounts else []
+    if view is not None:
+        before = serving(view)
     with contextlib.ExitStack() as opened:
         roots: list[int] = []
         if before:

@@ -26,6 +26,7 @@ from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
 from powercut.model.errors import HostError
 from powercut.model.machine import Export, HostCache
 from powercut.model.versions import HOST, is_path
+from powercut.sandbox.users import HostView
 
 _INSTALL: Final = "apt-get install qemu-system-common"
 _REAP_S: Final = 10
@@ -143,7 +144,9 @@ class StorageDaemon:
         if kind is Export.FUSE:
             served.touch()  # which the daemon mounts over
         self._argv = export_argv(kind, disk.absolute(), served, cache=cache, program=str(program))
-        self._process = spawn(self._argv, self._log, few_powers=True, mounts=kind is Export.FUSE)
+        mounts = kind is Export.FUSE
+        view = None if mounts else HostView([folder], [disk], program=program, rings=True)
+        self._process = spawn(self._argv, self._log, view=view, mounts=mounts)
         self.path = served
         if kind is Export.FUSE:
             self.path = Path(f"/proc/{self._process.pid}/root{served}")

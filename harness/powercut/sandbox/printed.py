@@ -83,6 +83,7 @@ class _Pipe:
         else:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         self._ours, self.theirs = os.pipe2(os.O_CLOEXEC)
+        os.fchmod(self.theirs, 0o666)  # QEMU opens it anew, by /proc, and may be another user
         os.set_blocking(self._ours, False)
         with contextlib.suppress(OSError):  # the user has many pipes
             fcntl.fcntl(self._ours, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -50,6 +50,18 @@ class Lowered:
 
     options: tuple[str, ...] = ("--unshare-user-try", "--cap-drop", "ALL")
     argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostView:
+    """What a server of root's has of the host: what it `fills` and may write, what it `reads`, and
+    a `device`; `program` is its own, where that is none of the host's.  `rings` are io_uring's."""
+
+    fills: Collection[Path]
+    reads: Collection[Path] = ()
+    device: Path | None = None
+    program: Path | None = None
+    rings: bool = False
 
 
 def guard_binary() -> Path:
@@ -122,21 +134,26 @@ def as_user() -> list[str]:
     return ["setpriv", *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
 
 
-def serving(own: Iterable[Path], reads: Iterable[Path] = ()) -> list[str]:
-    """What stands before a server of root's that fills the folders `own` and reads `reads`.
+def serving(view: HostView) -> list[str]:
+    """What stands before a server of root's that has that view.
 
     Its users are no users of the host.  What it makes is root's, and it ends with its parent if it
     was to.  The capabilities that open files where that cannot be had; empty for others.
     """
     if os.geteuid():
         return []
-    folders = topmost({path.absolute() for path in own})
-    files = {path.absolute() for path in reads}
+    program = view.program
+    if program is not None and not for_all([program.absolute()]):
+        return few_powers_argv()  # there is more of it than its file
+    folders = topmost({path.absolute() for path in view.fills})
+    files = {path.absolute() for path in view.reads}
     rest = (path for path in files if not any(map(path.is_relative_to, folders)))
     shown = topmost(path for path in rest if not for_all([path]))
     given = [word for path in folders for word in ("--own", str(path))]
     given += [word for path in shown for word in ("--show", str(path))]
-    argv = [str(guard_binary()), "--serve", *given, "--"]
+    if view.device is not None and not for_all([view.device]):
+        given += ["--device", str(view.device)]
+    argv = [str(guard_binary()), "--serve", *(["--rings"] if view.rings else []), *given, "--"]
     tried = [*argv, "/bin/sh", "-c", _READS, "sh", *map(str, (*folders, *files))]
     return argv if _ends_well(tried) else few_powers_argv()
 

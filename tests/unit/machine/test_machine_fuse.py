@@ -83,6 +83,15 @@ def test_a_write_arrives_before_it_returns_and_a_sync_is_a_flush(folder, disk):
     assert surviving(folder, disk)[:4097] == b"a" * 4096 + b"\0"
 
 
+def test_root_s_mounts_and_opens_files_and_has_no_other_capability(folder, disk):
+    """SYS_ADMIN, DAC_OVERRIDE, DAC_READ_SEARCH and IPC_LOCK."""
+    file = NbdFuse(disk.socket, folder, timeout_s=TIMEOUT_S)
+    status = Path(f"/proc/{file.pid}/status").read_text()
+    file.close(timeout_s=TIMEOUT_S)
+    has = int(status.partition("CapEff:")[2].split()[0], 16)
+    assert os.geteuid() or not has & ~0x204006
+
+
 @pytest.mark.parametrize("power", ["lost", "kept"])
 def test_a_mapping_has_a_cache_that_goes_with_the_host(folder, disk, power):
     file = NbdFuse(disk.socket, folder, timeout_s=TIMEOUT_S)

@@ -19,6 +19,7 @@ from powercut.machine.process import spawn
 from powercut.machine.qemu.hypervisor import Hypervisor
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox.users import FIRST, HostView
 
 SOON_S = 120
 NEVER_S = 3600
@@ -66,9 +67,14 @@ for command in commands():
 """
 
 
-def launch(directory: Path, *argv: str) -> Hypervisor:
+def launch(directory: Path, *argv: str, view: HostView | None = None) -> Hypervisor:
     return Hypervisor.launch(
-        argv, directory / "qmp", directory / "log", directory / "console", timeout_s=SOON_S
+        argv,
+        directory / "qmp",
+        directory / "log",
+        directory / "console",
+        view=view,
+        timeout_s=SOON_S,
     )
 
 
@@ -101,6 +107,17 @@ def test_root_s_opens_files_and_has_no_other_capability(peer):
     ours = capabilities("self")
     dropped = os.geteuid() == 0 and ours & 1 << 8  # SETPCAP
     assert capabilities(peer.process.pid) == (ours & 0x4006 if dropped else ours)
+
+
+def test_one_that_has_a_view_of_the_host_is_no_user_of_it(directory):
+    argv = [sys.executable, "-c", PEER, str(directory / "qmp")]
+    made = launch(directory, *argv, view=HostView([directory], rings=True))
+    try:
+        made.wait_status("running", timeout_s=SOON_S)
+        assert Path(f"/proc/{made.process.pid}").stat().st_uid == (os.geteuid() or FIRST)
+        assert os.geteuid() or not capabilities(made.process.pid)
+    finally:
+        made.kill()
 
 
 SERVER = "mount -t tmpfs none {0} && echo served > {0}/disk && exec sleep 3600"
@@ -170,7 +187,12 @@ def test_a_program_that_never_connects_is_killed_at_the_deadline(directory, monk
     argv = ["/bin/sleep", "3600"]
     with pytest.raises(HostError, match="did not connect to QMP within"):
         Hypervisor.launch(
-            argv, directory / "qmp", directory / "log", directory / "console", timeout_s=0.05
+            argv,
+            directory / "qmp",
+            directory / "log",
+            directory / "console",
+            view=None,
+            timeout_s=0.05,
         )
     with pytest.raises(ProcessLookupError):
         os.kill(made[0].pid, 0)

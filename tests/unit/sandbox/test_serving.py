@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.sandbox.users import FIRST, few_powers_argv, serving
+from powercut.sandbox.users import FIRST, HostView, few_powers_argv, guard_binary, serving
 
 SOON_S = 30.0
 ROOT = os.geteuid() == 0
@@ -50,7 +50,7 @@ def closed(tmp_path: Path) -> Path:
 
 
 def before(closed: Path) -> list[str]:
-    return serving([closed / "own"], [closed / "read"])
+    return serving(HostView([closed / "own"], [closed / "read"]))
 
 
 def run(argv: list[str]) -> subprocess.CompletedProcess[str]:
@@ -130,5 +130,15 @@ def _is_there(pid: int) -> bool:
 
 def test_where_it_cannot_be_had_few_capabilities_are_left(tmp_path: Path):
     """As in what lies on no file system that can show other owners."""
-    assert serving([tmp_path / "missing"]) == few_powers_argv()
-    assert serving([Path("/proc/self")]) == few_powers_argv()
+    assert serving(HostView([tmp_path / "missing"])) == few_powers_argv()
+    assert serving(HostView([Path("/proc/self")])) == few_powers_argv()
+
+
+def test_root_s_opens_the_device_that_it_is_given(closed: Path):
+    if not ROOT:
+        return
+    words = ["--own", str(closed / "own"), "--device", "/dev/null"]
+    script = "echo x >/dev/null; stat -c %U /dev/null"
+    done = run([str(guard_binary()), "--serve", *words, "--", "/bin/sh", "-c", script])
+    assert (done.returncode, done.stdout) == (0, "nobody\n"), done.stderr
+    assert Path("/dev/null").stat().st_uid == 0

@@ -38,10 +38,12 @@ from powercut.machine.patience import patience
 from powercut.machine.process import spawn
 from powercut.machine.qemu.build import PROGRAM as QEMU
 from powercut.machine.qemu.build import version_line
+from powercut.machine.qemu.host_view import KVM
 from powercut.model.errors import HostError
 from powercut.model.machine import Accelerator
 from powercut.paths import CACHE
 from powercut.sandbox.printed import catch_up
+from powercut.sandbox.users import HostView
 from powercut.scenario.settings import AcceleratorChoice
 
 PROBE_TIMEOUT_S: Final = 10.0
@@ -112,7 +114,12 @@ def prove(
         argv = probe_argv(accelerator, image, theirs.fileno())
         try:
             log = Path(f"/proc/self/fd/{output.fileno()}")
-            qemu = spawn(argv, log, pass_fds=(theirs.fileno(),), few_powers=True)
+            view = HostView(
+                (),
+                (image.kernel, image.initramfs),
+                device=KVM if accelerator is Accelerator.KVM else None,
+            )
+            qemu = spawn(argv, log, pass_fds=(theirs.fileno(),), view=view)
         except HostError as error:
             return Proof(False, str(error), 0.0, error.hint)
         theirs.close()  # so that the end of QEMU is the end of the stream

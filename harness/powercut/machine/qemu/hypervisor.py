@@ -17,6 +17,7 @@ from powercut.machine.qemu.devices import Properties
 from powercut.machine.qemu.qmp import Qmp
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.sandbox.printed import tail
+from powercut.sandbox.users import HostView
 
 _MIGRATES_TO_FILES: Final = (8, 2)
 _REAP_TIMEOUT_S: Final = 10
@@ -35,18 +36,26 @@ class Hypervisor:
 
     @classmethod
     def launch(
-        cls, argv: Sequence[str], qmp_path: Path, log: Path, console: Path, *, timeout_s: float
+        cls,
+        argv: Sequence[str],
+        qmp_path: Path,
+        log: Path,
+        console: Path,
+        *,
+        view: HostView | None,
+        timeout_s: float,
     ) -> Self:
         """Starts QEMU with `argv` and waits until it has connected to `qmp_path`.
 
-        `log` gets its errors, `console` its standard output: the guest's console.  Raises
-        HostError with its command line, exit status and output if it does not start; nothing is
-        then left of it.
+        `log` gets its errors, `console` its standard output: the guest's console.
+        `view` is what root's has of the host; None: it opens files as root.  Raises HostError with
+        its command line, exit status and output if it does not start; nothing is then left of it.
         """
         deadline = time.monotonic() + timeout_s
         qmp = Qmp(qmp_path)
         try:
-            made = cls(argv, spawn(argv, log, console=console, few_powers=True), qmp)
+            process = spawn(argv, log, console=console, view=view, few_powers=view is None)
+            made = cls(argv, process, qmp)
         except BaseException:
             qmp.close()
             raise

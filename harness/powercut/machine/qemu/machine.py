@@ -25,6 +25,7 @@ from powercut.machine.port import (
 )
 from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
+from powercut.machine.qemu.host_view import host_view
 from powercut.machine.qemu.hypervisor import Hypervisor, describe
 from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
@@ -179,7 +180,8 @@ class QemuMachine(Closing):
             waits=True,
         )
         way = self._directory / f"moved{self._moves}"
-        next_one = Successor(argv, qmp, self.qemu_log, self.console_log, way)
+        view = host_view(spec, self._next_qemu, self._directory, self._ram)
+        next_one = Successor(argv, qmp, self.qemu_log, self.console_log, way, view)
         moved = move(self._hypervisor, next_one, how, timeout_s=timeout_s)
         self.spec, self._argv, self._hypervisor = spec, argv, moved.hypervisor
         self.notes.append(f"moved by {how.value}: this is QEMU number {self._moves + 1}")
@@ -326,6 +328,7 @@ class QemuMachine(Closing):
             self.spec.qmp,
             self.qemu_log,
             self.console_log,
+            view=host_view(self.spec, qemu, self._directory, ram),
             timeout_s=deadline - time.monotonic(),
         )
         return self._hypervisor

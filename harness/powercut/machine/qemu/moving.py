@@ -25,18 +25,21 @@ from pathlib import Path
 from powercut.machine.qemu.hypervisor import Hypervisor, describe
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Move
+from powercut.sandbox.users import HostView
 
 
 @dataclass(frozen=True)
 class Successor:
     """The QEMU to which a guest moves: its command line, where it is commanded from, the files that
-    it and its guest print to; and a path for a socket, or a file, over which the guest comes."""
+    it and its guest print to; a path for a socket, or a file, over which the guest comes; and what
+    root's has of the host."""
 
     argv: Sequence[str]
     qmp: Path
     log: Path
     console: Path
     way: Path
+    view: HostView | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def _save_and_restore(source: Hypervisor, to: Successor, deadline: float) -> Mov
 def _launched(to: Successor, deadline: float) -> Iterator[Hypervisor]:
     """The other QEMU, which is gone if the guest does not come to it."""
     launch_s = deadline - time.monotonic()
-    successor = Hypervisor.launch(to.argv, to.qmp, to.log, to.console, timeout_s=launch_s)
+    successor = Hypervisor.launch(
+        to.argv, to.qmp, to.log, to.console, view=to.view, timeout_s=launch_s
+    )
     try:
         yield successor
     except PowercutError as error:

@@ -38,6 +38,7 @@ from powercut.machine.port import FileDisk
 from powercut.machine.processor import processor_model
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.qemu.build import binary_digest
+from powercut.machine.qemu.host_view import host_view
 from powercut.machine.qemu.hypervisor import Hypervisor
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.tsc import host_tsc_khz
@@ -196,7 +197,10 @@ class TemplateStore:
         argv = build_argv(own, qemu, ram=ram, disk=disk, tsc_khz=khz)
         with self._open_channel(channel_path) as channel:
             timeout_s = deadline - time.monotonic()
-            hypervisor = Hypervisor.launch(argv, own.qmp, log, console, timeout_s=timeout_s)
+            view = host_view(own, qemu, making, ram, has_disks=False)
+            hypervisor = Hypervisor.launch(
+                argv, own.qmp, log, console, view=view, timeout_s=timeout_s
+            )
             try:
                 yield hypervisor, channel
             finally:
