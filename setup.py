@@ -26,7 +26,7 @@ MAKEFILES = (
     *("workloads", "harness/capture", "harness/guard", "harness/rawread"),
     *("guests/agent", "guests/uml"),
 )
-DATA = ("scenarios", "workloads/examples", "workloads/products", "workloads/programs")
+DATA = ("docs/findings", "scenarios", "workloads/examples", "workloads/products", "workloads/programs")
 BUILT = (
     *("bin/agent", "bin/check-guard", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
     *("bin/unsynced", "bin/wal"),

@@ -7,29 +7,29 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.finding_script import reproduce_finding
 from powercut.cli.options import (
     STATE_EPILOG,
     budget_option,
     json_option,
     promise_option,
-    recording_argument,
     run_check_option,
     state_argument,
 )
 from powercut.cli.output import Speaker, console_beside, write_json_object
 from powercut.cli.works_on import require_works_on
+from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
-@recording_argument
+@click.argument("recording", metavar="RECORDING|FINDING", type=click.Path(path_type=Path))
 @state_argument(required=False)
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    required=True,
     metavar="FOLDER",
-    help="The new folder to write.",
+    help="The new folder to write; a finding's script also runs where it lies.",
 )
 @click.option("--operation", type=click.IntRange(1), help="The operation that is lost.")
 @click.option(
@@ -46,7 +46,7 @@ from powercut.cli.works_on import require_works_on
 def reproduce(
     recording: Path,
     state: str | None,
-    output: Path,
+    output: Path | None,
     operation: int | None,
     twin: Path | None,
     promised: str,
@@ -57,7 +57,15 @@ def reproduce(
     """Writes the loss of a captured folder as a program that runs without powercut, with the text
     of a report, and runs it: without the calls that no sync made durable the operation is lost,
     with them it is there.
+
+    FINDING is the name of a page of docs/findings, such as jammdb-commit: the script beside it and
+    its helpers are written to FOLDER and run. Exit status: 0 the fault is there and its twin does
+    not have it, 1 the fault is not there.
     """
+    if not recording.exists():
+        return reproduce_finding(str(recording), output, json_file)
+    if output is None:
+        raise UsageError("a recording's loss needs a folder: -o FOLDER")
     require_works_on("reproduce", recording)
     from powercut.campaign.folder_reproduce import reproduce_capture
     from powercut.crash.folder_rows import Promise
