@@ -49,8 +49,8 @@ def lost(explored: Mapping[str, Any]) -> set[int]:
     }
 
 
-def on_files(words: list[str], posix: bool) -> dict[str, Any]:
-    """The columns of captured files."""
+def on_files(words: list[str], posix: bool) -> tuple[dict[str, Any], str]:
+    """The columns of captured files, and why they say nothing."""
     with tempfile.TemporaryDirectory() as top:
         folder, results = Path(top, "folder"), Path(top, "results")
         folder.mkdir()
@@ -74,18 +74,33 @@ def on_files(words: list[str], posix: bool) -> dict[str, Any]:
             recording = next((results / "capture").iterdir())
             named = ("--promise", "posix", "--budget", STATES)
             found["posix"] = said("explore", recording, *named)["verdict"].upper()
-        return found
+        why = [one["message"] for one in explored["findings"]]
+        return found, why[0] if seen["verdict"] == "inconclusive" and why else ""
 
 
-def on_a_disk(words: list[str], file_system: str) -> str:
-    """The verdict on a recorded disk, with its controls."""
+def on_a_disk(words: list[str], file_system: str) -> tuple[str, str]:
+    """The verdict on a recorded disk, with its controls, and why it is none."""
     with tempfile.TemporaryDirectory() as top:
         seen = said(
             "record", "--filesystem", file_system, "--acks", ACKS, "--budget", "40", "--seed", "1",
             "--results", top, "--", *words,
         )  # fmt: skip
-        verdict: str = seen["runs"][0]["verdict"].upper()
-        return verdict
+    (cell,) = seen["runs"][0]["cells"]
+    found = [one["message"] for trial in cell["trials"] for one in trial["findings"]]
+    why = [*cell["reasons"], *found, "no reason given"][0]
+    return cell["verdict"].upper(), why if cell["verdict"] == "inconclusive" else ""
+
+
+def kept(name: str, found: Mapping[str, Any], why: Mapping[str, str]) -> None:
+    """Writes what was found of a row, and the page with it."""
+    figures = json.loads(FIGURES.read_text())
+    row = figures.setdefault(name, {})
+    reasons = {**row.pop("why", {}), **why}
+    row.update(found)
+    if reasons := {column: reason for column, reason in reasons.items() if reason}:
+        row["why"] = reasons
+    FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
+    PAGE.write_text(page())
 
 
 def main() -> None:
@@ -99,16 +114,13 @@ def main() -> None:
             continue
         program, *rest = cell["workload.command"].split()
         words = [str((SCENARIOS / program).resolve()), *rest]
-        found: dict[str, Any] = {}
         if {"files", "posix"} & set(options.on):
-            found = on_files(words, posix="posix" in options.on)
+            found, why = on_files(words, posix="posix" in options.on)
+            kept(cell["name"], found, {"files": why})
         for file_system, column in FILE_SYSTEMS.items():
             if file_system in options.on:
-                found[column] = on_a_disk(words, file_system)
-        figures = json.loads(FIGURES.read_text())
-        figures.setdefault(cell["name"], {}).update(found)
-        FIGURES.write_text(json.dumps(figures, indent=1) + "\n")
-    PAGE.write_text(page())
+                verdict, why = on_a_disk(words, file_system)
+                kept(cell["name"], {column: verdict}, {column: why})
 
 
 if __name__ == "__main__":

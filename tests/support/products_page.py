@@ -42,11 +42,12 @@ _COLUMNS: Final = (
     "store", "version", "promise", "files", "POSIX", "ext4", "XFS", "btrfs", "lost",
     "states that lose", "not synced", "syncs a value",
 )  # fmt: skip
+_UNPROVEN: Final = "\nWhy a cell proves nothing:\n\n"
 _TAIL: Final = """
 A cause that is a link has a page of its own, with the line of the source, a reproduction and its
 twin. All cells on a disk, and one of them on files, too:
 
-    workloads/products/packages.sh && workloads/products/packages.sh rust
+    for language in python rust go; do workloads/products/packages.sh $language; done
     .venv/bin/python tests/support/products_measured.py    # measures all, writes this page
     ./powercut run scenarios/products
     ./powercut try --acks 24 -- workloads/products/xapian.py    # on a disk and on files
@@ -67,7 +68,17 @@ def page() -> str:
     """The page's text."""
     figures = json.loads(FIGURES.read_text())
     table = _line(_COLUMNS) + _line(["---"] * len(_COLUMNS))
-    return _HEAD + table + "".join(_row(cell, figures[cell["name"]]) for cell in cells()) + _TAIL
+    rows = "".join(_row(cell, figures[cell["name"]]) for cell in cells())
+    unproven = "".join(_reasons(cell, figures[cell["name"]]) for cell in cells())
+    return _HEAD + table + rows + (unproven and _UNPROVEN + unproven) + _TAIL
+
+
+def _reasons(cell: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
+    columns = {"files": "files", "disk": "ext4", "xfs": "XFS", "btrfs": "btrfs"}
+    return "".join(
+        f"- {cell['description'].partition('.')[0]}, {columns[column]}: {reason}\n"
+        for column, reason in seen.get("why", {}).items()
+    )
 
 
 def _row(cell: Mapping[str, Any], seen: Mapping[str, Any]) -> str:

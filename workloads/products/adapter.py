@@ -18,6 +18,7 @@ itself syncs that file or folder of the store after each value, before the value
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -75,6 +76,7 @@ def main(make: Callable[[str], Store]) -> None:
 def _setup(make: Callable[[str], Store]) -> Callable[[str], None]:
     def setup(folder: str) -> None:
         make(folder).put(0, value_of(0))
+        subprocess.run(["sync", "-f", folder], check=True)  # what `run` starts from is durable
 
     return setup
 

@@ -10,7 +10,7 @@ import sys
 
 import adapter
 
-BUILT = {"rust": "rust/debug"}
+BUILT = {"rust": "rust/debug", "go": "go"}
 
 
 class Said(Exception):
