@@ -22,6 +22,7 @@ from rich.table import Table
 
 from bench.analyze import bench_analyze
 from bench.disk import measure as measure_disk
+from bench.disk_errors import bench_disk_errors
 from bench.explore import bench_explore
 from bench.figure import Figure
 from bench.honest_states import bench_honest_states
@@ -64,7 +65,7 @@ _RUN_ID: Final = bytes(15) + b"\x01"
 
 def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
     """Runs the benchmarks of these names and shows them; if empty, all but
-    `recorded-faults`, `seldom-faults` and `honest-states`, which take hours.
+    `recorded-faults`, `seldom-faults`, `disk-errors` and `honest-states`, which take hours.
 
     `against` is another checkout of powercut, which `program-states` then measures in turn.
 
@@ -72,16 +73,17 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     """
     if against is not None and not (against / "harness" / "powercut").is_dir():
         raise UsageError(f"{against} is no checkout of powercut")
+    chosen_by = {"seldom-faults": bench_seldom_faults, "disk-errors": bench_disk_errors}
     benchmarks = BENCHMARKS | {
         "program-states": partial(bench_program_states, against),
         "recorded-faults": bench_recorded_faults,
-        "seldom-faults": bench_seldom_faults,
+        **chosen_by,
         "honest-states": bench_honest_states,
     }
     for name in names:
         kind, _, properties = name.partition(":")
-        if kind == "seldom-faults":
-            benchmarks[name] = partial(bench_seldom_faults, properties)
+        if kind in chosen_by:
+            benchmarks[name] = partial(chosen_by[kind], properties)
         if name not in benchmarks:
             raise UsageError(
                 f"there is no benchmark {name!r}", hint=f"choose from {', '.join(benchmarks)}"

@@ -5,6 +5,11 @@ A transfer is one transaction over three rows: one account gives, another takes,
 so.  Everything in it follows from its number, so that `check` knows what it must find.  Several
 clients work at the same time; numbers that fail are never used again.
 
+What happens after a transfer has failed is `after_error`, a setting of every program that has no
+driver: `stop` ends the program.  `go-on` makes further transfers on the same connection, and on a
+new one if that fails, too; `restart` ends all processes and starts anew on what is there, as a
+supervisor does.
+
 A program of this folder makes a `Product` and calls `main`.
 
 A check starts anew for a crash state, and to load modules takes longer than to look at a small
@@ -13,9 +18,9 @@ store: so what only `run` needs is loaded there, and what only describes types n
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
+import time
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
 
@@ -31,6 +36,12 @@ from powercut_program import Session
 
 ACCOUNTS = 16
 BALANCE = 1000
+AFTER_ERROR = ("stop", "go-on", "restart")
+PATIENCE_S = 5.0
+"""So long after the last transfer that was made `go-on` gives up."""
+
+STARTS = 4
+"""How often `restart` does."""
 
 
 Transfer = namedtuple("Transfer", ("number", "giver", "taker", "note"))
@@ -75,14 +86,21 @@ class Product:
 
 def settings(**defaults: str) -> dict[str, str]:
     """`defaults`, as changed by the words NAME=VALUE of the command line."""
-    known = dict(defaults)
+    known = {"after_error": AFTER_ERROR[0]} | defaults
     for word in sys.argv[1:-2]:
         name, sign, value = word.partition("=")
         if not sign or name not in known:
-            names = " ".join(f"{name}={value}" for name, value in defaults.items())
+            names = " ".join(f"{name}={value}" for name, value in known.items())
             stop(f"{word}: no setting; there are {names}")
         known[name] = value
+    if known["after_error"] not in AFTER_ERROR:
+        stop(f"after_error={known['after_error']}: it is one of {', '.join(AFTER_ERROR)}")
+    global _after_error
+    _after_error = known["after_error"]
     return known
+
+
+_after_error = AFTER_ERROR[0]
 
 
 def stop(why: str) -> NoReturn:
@@ -110,8 +128,19 @@ def main(
         product.create(place(folder))
 
     def run(folder: str, session: Session) -> None:
-        with product.open(place(folder)) as bank:
-            (work or _work)(bank, session, clients)
+        def start(numbers: Numbers) -> None:
+            with product.open(place(folder)) as bank:
+                if work is None:
+                    _work(bank, session, clients, numbers)
+                else:
+                    work(bank, session, clients)
+
+        if work is not None and _after_error != "stop":
+            stop("its driver ends at an error: after_error is for the others")
+        if _after_error == "restart":
+            _start_again(start)
+        else:
+            start(Numbers())
 
     def check(folder: str, session: Session) -> None:
         if not product.exists(place(folder)):
@@ -129,30 +158,118 @@ def main(
         os._exit(0)
 
 
-def _work(bank: Bank, session: Session, clients: int) -> None:
-    import threading
-    import traceback
+class Numbers:
+    """Those of transfers, in a memory that processes share; `made` is when one was durable."""
 
-    numbers = itertools.count(bank.last() + 1)
+    def __init__(self) -> None:
+        import mmap
+        import struct
+        import threading
+
+        self._memory, self._layout = mmap.mmap(-1, mmap.PAGESIZE), struct.Struct("=Qd")
+        self._lock = threading.Lock()
+
+    def begin(self, last: int) -> bool:
+        """Numbers begin after `last`; False if they have begun before."""
+        if self._get()[0]:
+            return False
+        self._layout.pack_into(self._memory, 0, last + 1, time.monotonic())
+        return True
+
+    def next(self) -> int:
+        """One that no process has had."""
+        with self._lock:
+            number, made = self._get()
+            self._layout.pack_into(self._memory, 0, number + 1, made)
+            return number
+
+    def succeed(self) -> None:
+        """A transfer was made."""
+        with self._lock:
+            self._layout.pack_into(self._memory, 0, self._get()[0], time.monotonic())
+
+    @property
+    def patient(self) -> bool:
+        """Whether it is not long since a transfer was made."""
+        return time.monotonic() < self._get()[1] + PATIENCE_S
+
+    def _get(self) -> tuple[int, float]:
+        return self._layout.unpack_from(self._memory)
+
+
+def _start_again(start: Callable[[Numbers], None]) -> None:
+    """Runs `start` in one process after the other: each is new, what it finds is not."""
+    numbers = Numbers()
+    for _ in range(STARTS):
+        child = os.fork()
+        if not child:
+            try:
+                start(numbers)
+            except BaseException:
+                _tell()
+            finally:
+                os._exit(1)
+        os.waitpid(child, 0)
+
+
+def _work(bank: Bank, session: Session, clients: int, numbers: Numbers) -> None:
+    import threading
+
     tellers = [bank.teller() for _ in range(clients)]
-    session.atomic()
-    session.ready()
+    if numbers.begin(bank.last()):
+        session.atomic()
+        session.ready()
+
+    ended = threading.Event()
 
     def serve(teller: Callable[[Transfer], None]) -> None:
         try:
-            for number in numbers:
-                session.trying(number)
-                teller(transfer(number))
-                session.durable(number)
-        except BaseException:  # a client that fails ends all of it
-            traceback.print_exc()
-            os._exit(1)
+            _serve(bank, teller, session, numbers, ended.is_set)
+        except BaseException:
+            _tell()
+            if _after_error != "restart":
+                os._exit(1)  # a client that fails ends all of it
+        ended.set()
 
     threads = [threading.Thread(target=serve, args=[teller]) for teller in tellers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def _serve(
+    bank: Bank,
+    teller: Callable[[Transfer], None],
+    session: Session,
+    numbers: Numbers,
+    ended: Callable[[], bool],
+) -> None:
+    """Makes transfers, one after the other, until one fails that ends it."""
+    failures = 0
+    while not ended():
+        number = numbers.next()
+        session.trying(number)
+        try:
+            if failures > 1:
+                teller = bank.teller()
+            teller(transfer(number))
+        except Exception:
+            session.failed(number)
+            if _after_error != "go-on" or not numbers.patient:
+                raise
+            time.sleep(0.02)
+            failures += 1
+        else:
+            session.durable(number)
+            numbers.succeed()
+            failures = 0
+
+
+def _tell() -> None:
+    import traceback
+
+    traceback.print_exc()
 
 
 def _examine(bank: Bank, session: Session) -> None:
