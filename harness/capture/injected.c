@@ -42,7 +42,7 @@ static bool words_of(struct injection *one, const char *on, const char *when, co
 static bool makes_sense(const struct injection *one)
 {
     bool no_bytes = one->on == ON_FLUSH || one->on == ON_READ || one->error == 0;
-    return !(no_bytes && one->kept) && !(one->on == ON_FLUSH && one->sectors) &&
+    return !(no_bytes && one->kept) &&
            !(one->when == WHEN_NTH && !one->value) &&
            !(one->when == WHEN_RATE && one->value > PER_MILLION);
 }

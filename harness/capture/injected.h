@@ -36,7 +36,8 @@ struct injection {
     int error;                /* errno; 0: it hangs */
     uint64_t times;           /* 0: for ever */
     bool kept;
-    uint64_t sector, sectors; /* only requests that touch these; 0 sectors: all */
+    uint64_t sector, sectors; /* only requests that touch these; 0 sectors: all.  A flush touches
+                               * its disk, one of several that are parts of the whole */
     uint64_t seen, made;      /* since arming */
 };
 

@@ -28,7 +28,7 @@ static void test_settings(void)
         "",                        "write:nth:1:EIO:1",          "write:nth:0:EIO:1:lost",
         "write:nth:1:EPERM:1:lost", "erase:nth:1:EIO:1:lost",    "write:rate:1000001:EIO:1:lost",
         "flush:nth:1:EIO:1:kept",  "read:nth:1:EIO:1:kept",      "write:nth:1:hang:1:kept",
-        "write:nth:1:EIO:1:lost:5", "write:nth:1:EIO:1:lost:5:0", "flush:nth:1:EIO:1:lost:5:1",
+        "write:nth:1:EIO:1:lost:5", "write:nth:1:EIO:1:lost:5:0", 
         "write:nth:1:EIO:1:lost x", "write:nth:1:EIO:1:lost:5:1x",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

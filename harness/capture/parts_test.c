@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core_fixture.h"
+#include "injected.h"
 
 static const struct disk_part both[] = {
     {"data", 0, 32 << 10, true, true, false},
@@ -122,6 +123,23 @@ static void test_one_cache(void)
     finish();
 }
 
+static void test_errors_of_one_alone(void)
+{
+    static struct injections injections;
+    CHECK(injection_parse("flush:nth:1:EIO:0:lost:64:32", &injections) &&
+          injection_parse("write:nth:1:EIO:0:lost:64:32", &injections));
+    struct disk_config config = disk_of(both);
+    config.injections = &injections;
+    start(config);
+    CHECK(!disk_inject(disk));
+    CHECK(!put(one, 0, 512, 'a', false) && !disk_flush(one));
+    CHECK(put(two, 0, 512, 'b', false) == EIO && disk_flush(two) == EIO);
+    CHECK(!disk_flush(one));
+    cut(PCLOG_POLICY_DROP, 0);
+    CHECK(!strcmp(letters_of("data", 2), "aB") && !strcmp(letters_of("log", 2), "BB"));
+    finish();
+}
+
 static void test_parts_that_cannot_be(void)
 {
     static const struct disk_part bad[][2] = {
@@ -148,5 +166,6 @@ void test_parts(void)
     test_flushes_of_both_at_once();
     test_one_lies();
     test_one_cache();
+    test_errors_of_one_alone();
     test_parts_that_cannot_be();
 }

@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.paths import CAPTURE_PLUGIN
 from powercut.scenario.settings_errors import DiskError
 from powercut.scenario.settings_several import DiskPart
+
+_SECTOR: Final = 512
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         + (":silent" if part.silent else "")
         for part in config.parts
     ]
-    command += [f"error={error.told}" for error in config.errors]
+    disks = {part.name: (part.offset // _SECTOR, part.size // _SECTOR) for part in config.parts}
+    command += [f"error={error.told(disks)}" for error in config.errors]
     return tuple(command)
 
 

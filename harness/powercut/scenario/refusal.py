@@ -100,8 +100,11 @@ def _errors(p: Parameters) -> Iterator[Reason]:
             "only a program under User-Mode Linux or on a loop device meets them; take one "
             "(workload.kind: program)",
         )
-    if p.disk.also:
-        yield "disk.errors", "not for several disks"
+    names = [p.disk.name, *(disk.name for disk in p.disk.also)] if p.disk.also else []
+    for error in p.disk.errors:
+        if error.disk is not None and error.disk not in names:
+            there = ", ".join(names) or "one alone, which needs none"
+            yield "disk.errors", f"there is no disk {error.disk}; there are {there}"
 
 
 def _cut(p: Parameters) -> Iterator[Reason]:

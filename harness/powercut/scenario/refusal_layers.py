@@ -35,8 +35,6 @@ def refusals_of_layers(p: Parameters) -> Iterator[Reason]:
         )
     if not all(held):
         yield "disk.also", "below layers each disk holds them: `holds: layers`"
-    if p.disk.errors:
-        yield "disk.errors", "errors below layers were never tried: leave one of them out"
     try:
         stack = p.disk.stack
     except UsageError as error:

@@ -83,7 +83,8 @@ class DiskSettings(Settings):
 
     errors: Annotated[tuple[DiskError, ...], Field(max_length=ERRORS_MAX)] = ()
     """Errors that the disk makes while the workload runs: `{on: write, nth: 3}` fails the third
-    write.  No control has them, and recovery finds a disk without."""
+    write; `disk: NAME` makes it one of several disks.  No control has them, and recovery finds a
+    disk without."""
 
     layers: Annotated[tuple[AnyLayer, ...], Field(max_length=LAYERS_MAX)] = ()
     """What lies between the disk and the file system, from the disk up, as `{layer: crypt}`: each

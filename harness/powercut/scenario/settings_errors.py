@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictFloat, model_validator
+from pydantic import Field, StrictFloat, StrictStr, model_validator
 
 from powercut.scenario.quantity import Duration
 from powercut.scenario.settings_base import Count, Positive, Settings
@@ -56,6 +56,9 @@ class DiskError(Settings):
     rate: Annotated[StrictFloat, Field(gt=0, le=1)] | None = None
     """Each of them with this probability, drawn from the trial's seed."""
 
+    disk: Annotated[StrictStr, Field(max_length=64)] | None = None
+    """Only those of this one of several disks; the first is `disk.name`."""
+
     sectors: tuple[Count, Positive] | None = None
     """Only those that touch these: number of the first sector of 512 bytes, and how many."""
 
@@ -73,6 +76,8 @@ class DiskError(Settings):
         if sum(value is not None for value in (self.nth, self.at, self.rate)) > 1:
             raise ValueError("give one of nth, at, rate")
         if self.sectors is not None:
+            if self.disk is not None:
+                raise ValueError("sectors are counted from the first disk on; give one, sectors or disk")
             if self.on is RequestChoice.FLUSH:
                 raise ValueError("a flush has no sectors")
             if sum(self.sectors) > _SECTORS_MAX:
@@ -84,10 +89,11 @@ class DiskError(Settings):
                 raise ValueError("then: kept is for writes that fail; one that hangs is in flight")
         return self
 
-    @property
-    def told(self) -> str:
-        """As the capture disk is told (harness/capture/injected.h)."""
-        return ":".join(self._words())
+    def told(self, disks: Mapping[str, tuple[int, int]]) -> str:
+        """As the capture disk is told (harness/capture/injected.h); `disks` are the first sector of
+        each by name and how many it has, where there are several."""
+        sectors = self.sectors if self.disk is None else disks[self.disk]
+        return ":".join((*self._words(), *(map(str, sectors) if sectors else ())))
 
     def _words(self) -> Iterator[str]:
         yield self.on.value
@@ -100,5 +106,3 @@ class DiskError(Settings):
         yield self.error.value
         yield "0" if self.times == "sticky" else str(self.times)
         yield self.then.value
-        if self.sectors is not None:
-            yield f"{self.sectors[0]}:{self.sectors[1]}"

@@ -19,7 +19,8 @@ twins that differ from it in one thing:
   themselves.
 - `honest`: the same cell on a disk that keeps its contract, with a workload that
   syncs, on a virtio disk of raw bytes under a cache mode that passes flushes on, mounted
-  with barriers, without layers between.  Must be SAFE.
+  with barriers, without layers between; of a cell with errors of the disk, with its layers and
+  without the errors.  Must be SAFE.
 
 A control that must be LOSSY must have lost records in its cut: that the analysis of its
 recording convicts it follows from its settings, and proves nothing (powercut.campaign.assemble).
@@ -202,6 +203,8 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
             changes["cut"] = {}
         case ControlKind.HONEST:
             changes["disk"] = {**_HONEST, "layers": (), "also": _unlayered(parameters)}
+            if parameters.disk.errors:  # which alone it is to be without
+                changes["disk"] = {**_HONEST, "also": _alike(parameters)}
             changes["machine"] = dict(_PASSING_ON)
             # Only memory can be mounted with dax; without barriers no disk is told to flush.
             changes["filesystem"] = {

@@ -70,6 +70,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "a request behind the chosen sectors fails",
         ),
         (
+            "errors-of-another-disk",
+            At("is_for", "kinds[one->on] && there"),
+            "kinds[one->on] && (there || request->flush)",
+            "a flush of another disk fails",
+        ),
+        (
             "rate-is-all-or-none",
             At("is_due", "one->seen - 1"),
             "0",

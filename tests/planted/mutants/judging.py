@@ -685,6 +685,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "controls have the errors of their cell",
         ),
         (
+            "errors-take-the-layers",
+            At("twin", "parameters.disk.errors"),
+            "()",
+            "the honest twin of a cell with errors is without its layers, too",
+        ),
+        (
             "small-cache-of-the-liar",
             At(
                 "_lying",

@@ -78,6 +78,16 @@ def test_an_honest_twin_has_no_layers_and_the_others_have():
     assert {part.flush for part in lying.parts} == {Honour.IGNORED}
 
 
+def test_the_honest_twin_of_a_cell_with_errors_has_its_layers():
+    beside = {"name": "b", "size": 64 << 20, "holds": "layers"}
+    cell = Parameters(
+        disk=DiskSettings(layers=({"layer": "raid1"},), also=(beside,), errors=({"on": "flush"},))
+    )
+    honest = twin(cell, ControlKind.HONEST).disk
+    assert (honest.layers, honest.errors) == (cell.disk.layers, ())
+    assert [disk.name for disk in honest.also] == ["b"]
+
+
 PROGRAM = Parameters(workload=ProgramSettings(kind="program", command="prog", folder="/"))
 
 

@@ -14,6 +14,14 @@ pytestmark = [
 SCENARIO = ROOT / "scenarios" / "programs" / "errors.yaml"
 
 
+BELOW_LAYERS = SCENARIO.with_name("errors-below-layers.yaml")
+
+
+@pytest.fixture(scope="module")
+def layered(tmp_path_factory):
+    return run_cells(BELOW_LAYERS, tmp_path_factory.mktemp("below"), "a-mirror-loses-a-disk", "crypt")
+
+
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory):
     return run_cells(SCENARIO, tmp_path_factory.mktemp("errors"))
@@ -39,3 +47,13 @@ def test_a_sync_that_is_repeated_and_believed_loses_what_had_failed(cells):
     failed = f"although request {request} had failed"
     assert f"operation {lost['first']} is acknowledged as durable, {failed}" in told
     assert f"Injected error: {met}." in shown
+
+
+def test_a_mirror_hides_the_errors_of_one_disk_and_encryption_none(layered):
+    cell, shown = layered["a-mirror-loses-a-disk"]
+    (trial,) = cell["trials"]
+    assert (trial["verdict"], trial["findings"], trial["commits_lost"]) == ("safe", [], 0)
+    assert "Injected error: write" in shown
+    cell, _ = layered["crypt"]
+    (trial,) = cell["trials"]
+    assert (cell["verdict"], trial["commits_lost"]) == ("lossy", 1), cell["reasons"]
