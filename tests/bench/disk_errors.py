@@ -173,13 +173,14 @@ def _acked_later(trial: TrialDir) -> int:
 def table(outcomes: Sequence[Outcome]) -> list[str]:
     """A row for each store and kind of request: how often it stopped, went on, and lost."""
     rows = [
-        "| store | error | then | tried | met | stopped | went on | acknowledged later | SAFE | LOSSY |",
+        "| store | error | then | tried | met | stopped | went on | acknowledged later "
+        "| SAFE | LOSSY |",
         "| --- | --- | --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for store, on, after, cut in product(STORES, KINDS, AFTER, CUTS):
         of = [
             one for one in outcomes
-            if (one.error.store, one.error.on, one.error.after, one.error.cut) == (store, on, after, cut)
+            if one.error.words >= {store, on, after, cut}
         ]  # fmt: skip
         if of:
             met = [one for one in of if one.met]

@@ -95,12 +95,12 @@ def settings(**defaults: str) -> dict[str, str]:
         known[name] = value
     if known["after_error"] not in AFTER_ERROR:
         stop(f"after_error={known['after_error']}: it is one of {', '.join(AFTER_ERROR)}")
-    global _after_error
-    _after_error = known["after_error"]
+    _chosen["after_error"] = known["after_error"]
     return known
 
 
-_after_error = AFTER_ERROR[0]
+_chosen = {"after_error": AFTER_ERROR[0]}
+"""Of the settings those that are every program's."""
 
 
 def stop(why: str) -> NoReturn:
@@ -135,9 +135,9 @@ def main(
                 else:
                     work(bank, session, clients)
 
-        if work is not None and _after_error != "stop":
+        if work is not None and _chosen["after_error"] != "stop":
             stop("its driver ends at an error: after_error is for the others")
-        if _after_error == "restart":
+        if _chosen["after_error"] == "restart":
             _start_again(start)
         else:
             start(Numbers())
@@ -227,7 +227,7 @@ def _work(bank: Bank, session: Session, clients: int, numbers: Numbers) -> None:
             _serve(bank, teller, session, numbers, ended.is_set)
         except BaseException:
             _tell()
-            if _after_error != "restart":
+            if _chosen["after_error"] != "restart":
                 os._exit(1)  # a client that fails ends all of it
         ended.set()
 
@@ -256,7 +256,7 @@ def _serve(
             teller(transfer(number))
         except Exception:
             session.failed(number)
-            if _after_error != "go-on" or not numbers.patient:
+            if _chosen["after_error"] != "go-on" or not numbers.patient:
                 raise
             time.sleep(0.02)
             failures += 1

@@ -77,7 +77,7 @@ class DiskError(Settings):
             raise ValueError("give one of nth, at, rate")
         if self.sectors is not None:
             if self.disk is not None:
-                raise ValueError("sectors are counted from the first disk on; give one, sectors or disk")
+                raise ValueError("sectors count from the first disk on: give one, sectors or disk")
             if self.on is RequestChoice.FLUSH:
                 raise ValueError("a flush has no sectors")
             if sum(self.sectors) > _SECTORS_MAX:

@@ -58,7 +58,8 @@ def test_programs_meet_them_and_guests_do_not():
 def test_an_error_of_one_disk_is_told_by_its_place_on_the_whole():
     more = ({"name": "log", "size": "16MiB", "holds": "folder"},)
     errors = ({"on": "flush", "disk": "log", "times": "sticky"}, {"on": "write", "sectors": (8, 4)})
-    disk = Parameters.model_validate({"disk": {"size": "64MiB", "also": more, "errors": errors}}).disk
+    settings = {"size": "64MiB", "also": more, "errors": errors}
+    disk = Parameters.model_validate({"disk": settings}).disk
     config = CaptureConfig(
         base=Path("b"), log=None, contract=disk.contract(), parts=disk.parts, errors=disk.errors
     )  # fmt: skip

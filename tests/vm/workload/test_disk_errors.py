@@ -19,7 +19,8 @@ BELOW_LAYERS = SCENARIO.with_name("errors-below-layers.yaml")
 
 @pytest.fixture(scope="module")
 def layered(tmp_path_factory):
-    return run_cells(BELOW_LAYERS, tmp_path_factory.mktemp("below"), "a-mirror-loses-a-disk", "crypt")
+    folder = tmp_path_factory.mktemp("below")
+    return run_cells(BELOW_LAYERS, folder, "a-mirror-loses-a-disk", "crypt")
 
 
 @pytest.fixture(scope="module")
