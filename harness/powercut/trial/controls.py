@@ -203,9 +203,9 @@ def twin(parameters: Parameters, kind: ControlKind, disk: str | None = None) -> 
             changes["cut"] = {}
         case ControlKind.HONEST:
             changes["disk"] = {**_HONEST, "layers": (), "also": _unlayered(parameters)}
+            changes["machine"] = dict(_PASSING_ON)
             if parameters.disk.errors:  # which alone it is to be without
                 changes["disk"] = {**_HONEST, "also": _alike(parameters)}
-            changes["machine"] = dict(_PASSING_ON)
             # Only memory can be mounted with dax; without barriers no disk is told to flush.
             changes["filesystem"] = {
                 "mount": tuple(
