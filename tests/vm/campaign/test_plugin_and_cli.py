@@ -19,6 +19,7 @@ SCENARIO = """powercut: 1
 name: two-cells
 workload: {record: 1KiB}
 cut: {trigger: {acks: 20}}
+explore: {budget: 4}
 cells:
   - {name: honest, expect: safe}
   - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: %s}
