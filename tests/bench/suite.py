@@ -32,6 +32,7 @@ from bench.programs import bench_programs
 from bench.raw import bench_raw
 from bench.recorded_faults import bench_recorded_faults
 from bench.representatives import bench_representatives
+from bench.same_states import bench_same_states
 from bench.seldom_faults import bench_seldom_faults
 from powercut.campaign.runner import run_scenarios
 from powercut.console import PlainConsole
@@ -65,9 +66,11 @@ _RUN_ID: Final = bytes(15) + b"\x01"
 
 def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
     """Runs the benchmarks of these names and shows them; if empty, all but
-    `recorded-faults`, `seldom-faults`, `disk-errors` and `honest-states`, which take hours.
+    `recorded-faults`, `seldom-faults`, `disk-errors` and `honest-states`, which take hours, and
+    `same-states`.
 
-    `against` is another checkout of powercut, which `program-states` then measures in turn.
+    `against` is another checkout of powercut, which `program-states` then measures in turn, and
+    with which `same-states` compares.
 
     Raises UsageError for a name that there is none of, or a folder that is no checkout.
     """
@@ -76,6 +79,7 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     chosen_by = {"seldom-faults": bench_seldom_faults, "disk-errors": bench_disk_errors}
     benchmarks = BENCHMARKS | {
         "program-states": partial(bench_program_states, against),
+        "same-states": partial(bench_same_states, against),
         "recorded-faults": bench_recorded_faults,
         **chosen_by,
         "honest-states": bench_honest_states,

@@ -20,7 +20,7 @@ from powercut.paths import INSTALLED, ROOT
     "--against",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="CHECKOUT",
-    help="Another checkout of powercut, measured in turn (program-states).",
+    help="Another checkout of powercut, measured in turn (program-states, same-states).",
 )
 @json_option("the figures")
 def bench(names: Sequence[str], against: Path | None, json_file: Path | None) -> int:

@@ -13,8 +13,8 @@ import mmap
 import operator
 import os
 import weakref
-from collections.abc import Sequence
-from itertools import compress, count
+from collections.abc import Iterator, Sequence
+from itertools import compress, count, repeat
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
@@ -26,7 +26,7 @@ from powercut.crash.states import CrashState
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
 from powercut.recover.state_image import StateImage
-from powercut.recover.uml.shown import ShownWrites
+from powercut.recover.uml.shown import NOTHING_LAID, Laid, ShownWrites
 
 PAGE: Final = 4096
 _LONG: Final = 256  # pages
@@ -119,22 +119,40 @@ class Origin:
 
     def _renewed(self, touched: Pages) -> Pages:
         """Builds the pages `touched` anew; returns those whose bytes changed."""
-        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
         changed = np.zeros(len(touched), dtype=np.bool_)
         # Each step looks at all writes that are laid one by one, which most states have none of.
         step = max(1, len(touched)) if self._writes else AT_A_TIME
+        plan: Iterator[Laid] = repeat(NOTHING_LAID)
         for at in range(0, len(touched), step):
             if self._shown is not None and at % _PLANNED == 0:
-                laid = self._shown.laid(touched[at : at + max(step, _PLANNED)], PAGE, step)
-            pages = touched[at : at + step]
-            before = words.take(pages, axis=0)
-            words[pages] = base.take(pages, axis=0)
-            if self._shown is not None:
-                self._shown.lay(next(laid), self._flat)
-            if self._writes:
-                self._replay(self._writes, self._first, self._last, pages)
-            changed[at : at + step] = (words.take(pages, axis=0) != before).any(axis=1)
+                plan = self._shown.laid(touched[at : at + max(step, _PLANNED)], PAGE, step)
+            changed[at : at + step] = self._renew(touched[at : at + step], next(plan))
         return touched[changed]
+
+    def _renew(self, pages: Pages, laid: Laid) -> Mask:
+        """Builds `pages` anew; of each whether its bytes changed."""
+        words, base = self._image.view(np.uint64), self._base.view(np.uint64)
+        changed = np.zeros(len(pages), dtype=np.bool_)
+        rest = np.ones(len(pages), dtype=np.bool_)
+        covered = pages[laid.whole]
+        whole = self._shown.whole(laid, PAGE).view(np.uint64) if self._shown else words[:0]
+        if not self._writes:  # then the write that covers a page is all that shows in it
+            differ = (words.take(covered, axis=0) != whole).any(axis=1)
+            words[covered[differ]] = whole[differ]
+            changed[laid.whole] = differ
+            rest[laid.whole] = False
+        others = pages[rest]
+        if len(others):
+            before = words.take(others, axis=0)
+            words[others] = base.take(others, axis=0)
+            if self._writes:
+                words[covered] = whole
+            if self._shown is not None:
+                self._shown.lay(laid.pieces, self._flat)
+            if self._writes:
+                self._replay(self._writes, self._first, self._last, others)
+            changed[rest] = (words.take(others, axis=0) != before).any(axis=1)
+        return changed
 
     def filled(self) -> Pages:
         """The pages that are not all zeroes or may not be: what an empty origin needs."""

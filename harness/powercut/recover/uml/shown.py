@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,19 @@ Piece = tuple[int, int, int, int]
 
 _MIXED: Final = -2
 """Instead of a write: see `ShownWrites._mixed`."""
+
+
+class Laid(NamedTuple):
+    """What is laid over some pages: of those `whole`, by their index, one write shows everywhere,
+    and stands in the log from `source` on; `pieces` lie in the others."""
+
+    whole: I64
+    source: I64
+    pieces: list[Piece]
+
+
+NOTHING_LAID: Final = Laid(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), [])
+"""The base image shows."""
 
 
 class ShownWrites:
@@ -95,12 +108,12 @@ class ShownWrites:
         places = np.flatnonzero(self._shown != NO_WRITE)
         return self._stretches(places, self._is_plain(self._shown[places]))
 
-    def laid(self, pages: I64, page: int, step: int) -> Iterator[list[Piece]]:
+    def laid(self, pages: I64, page: int, step: int) -> Iterator[Laid]:
         """What shows in `pages` (rising, of `page` bytes each) and is not in the base image: for
-        each `step` of them its pieces."""
+        each `step` of them."""
         steps = -(-len(pages) // step)
         if not self.layers.places:
-            yield from ([] for _ in range(steps))
+            yield from (NOTHING_LAID for _ in range(steps))
             return
         bounds = self.layers.bounds
         start = pages * page
@@ -113,14 +126,35 @@ class ShownWrites:
         end = np.minimum(bounds[place + 1], start[owner] + page)
         new = np.ones(len(place), dtype=np.bool_)
         new[1:] = (write[1:] != write[:-1]) | (begin[1:] != end[:-1]) | (write[1:] == _MIXED)
-        owner //= step
         new[1:] |= owner[1:] != owner[:-1]
         starts = np.flatnonzero(new)
         ends = end[np.append(starts[1:], len(place)) - 1] if len(starts) else end
-        rows = (place[starts], write[starts], begin[starts], ends)
+        owner, place, write, begin = (rows[starts] for rows in (owner, place, write, begin))
+        # Most pages show one write, from end to end.
+        whole = (ends - begin == page) & (write != _MIXED)
+        whole[whole] = self._carries[write[whole]]
+        within, source = owner[whole], begin[whole] + self._skew[write[whole]]
+        rest = np.flatnonzero(~whole)
+        rows = (place[rest], write[rest], begin[rest], ends[rest])
         pieces = list(zip(*(row.tolist() for row in rows), strict=True))
-        for low, high in pairwise(owner[starts].searchsorted(np.arange(steps + 1)).tolist()):
-            yield pieces[low:high]
+        edges = np.arange(steps + 1) * step
+        parts = zip(
+            pairwise(within.searchsorted(edges).tolist()),
+            pairwise(owner[rest].searchsorted(edges).tolist()),
+            edges[:-1].tolist(),
+            strict=True,
+        )
+        for (low, high), (from_piece, to_piece), at in parts:
+            yield Laid(within[low:high] - at, source[low:high], pieces[from_piece:to_piece])
+
+    def whole(self, laid: Laid, page: int) -> npt.NDArray[np.uint8]:
+        """The bytes of the pages that show one write alone, a row each."""
+        if len(self._data) < page:
+            return np.empty((0, page), dtype=np.uint8)
+        windows = np.lib.stride_tricks.as_strided(
+            self._data, (len(self._data) - page + 1, page), (1, 1), writeable=False
+        )
+        return np.asarray(windows[laid.source])
 
     def lay(self, pieces: list[Piece], image: npt.NDArray[np.uint8]) -> None:
         """Lays them over `image`, in which their pages are as in the base image."""
