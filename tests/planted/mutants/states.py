@@ -103,8 +103,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/recover/uml/origin.py",
         (
             "pages-at-a-time-skipped",
-            At("Origin._renewed", "pages = touched[at:at + step]"),
-            "pages = touched[at:at + step - 1]",
+            At("Origin._renew", "words[covered[differ]] = whole[differ]"),
+            "words[covered[differ][:-1]] = whole[differ][:-1]",
             "of pages that are built at a time the last one stays as it was",
         ),
     ),
