@@ -70,7 +70,17 @@ def page() -> str:
     table = _line(_COLUMNS) + _line(["---"] * len(_COLUMNS))
     rows = "".join(_row(cell, figures[cell["name"]]) for cell in cells())
     unproven = "".join(_reasons(cell, figures[cell["name"]]) for cell in cells())
-    return _HEAD + table + rows + (unproven and _UNPROVEN + unproven) + _TAIL
+    return _HEAD + table + rows + _nothing(figures) + (unproven and _UNPROVEN + unproven) + _TAIL
+
+
+def _nothing(figures: Mapping[str, Mapping[str, Any]]) -> str:
+    """What was tried and found nothing, in numbers."""
+    safe = [seen for seen in figures.values() if seen["files"] == "SAFE"]
+    states = sum(seen["states"] for seen in safe)
+    return (
+        f"\nNothing was found in {len(safe)} of {len(figures)} rows on files: {states:,} states, "
+        f"{sum(seen['acknowledged'] for seen in safe)} acknowledged values.\n"
+    )
 
 
 def _reasons(cell: Mapping[str, Any], seen: Mapping[str, Any]) -> str:
