@@ -223,7 +223,8 @@ def _position(document: CommentedMap, path: KeyPath) -> tuple[int, int]:
             own = part in (node.lc.data or {})
             line, column = node.lc.key(part)[:2] if own else (node.lc.line, node.lc.col)
         elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
-            line, column = node.lc.item(part)[:2]
+            # A tagged sequence knows no place of its items.
+            line, column = (node.lc.item(part) or place)[:2]
         else:
             break
         place = (line, column)
