@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """20,000 crash states of honest programs, none of which may be LOSSY.
 
-A log on a raw disk and on three file systems, databases on disks and in captured folders.
+A log on a raw disk and on three file systems, databases on disks and in captured folders; not Redis
+in a folder, which refuses a log whose size came before its contents (docs/measured/campaigns.md).
 Recordings are made in turn, one of each row, until there are as many states.  `powercut bench` runs
 it by name only; slices of it add up: each recording is a line of build/honest-states/trials.jsonl.
 An alarm keeps its results beside that file.
@@ -69,7 +70,6 @@ ROWS: Final = (
     Row("disk", "btrfs", ("sqlite", "journal=truncate")),
     Row("disk", "ext4", ("redis",)),
     Row("disk", "xfs", ("seldom", "fault=contents")),
-    Row("folder", "journal", ("redis",)),
     Row("disk", "btrfs", ("redis",)),
     Row("folder", "journal", ("sqlite", "journal=persist")),
 )
