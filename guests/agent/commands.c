@@ -107,12 +107,13 @@ static bool verb_program(const struct command *command, int *status)
     return run_program(command, 1, (struct place){.dated = reads_noted}, status);
 }
 
-/* stamped 0|1 and the words of `program`, whose lines are stamped; with 1 it is `unsynced`, too. */
-static bool verb_stamped(const struct command *command, int *status)
+/* works 0|1 0|1 and the words of `program`: whether its lines are stamped, and its syncs dropped. */
+static bool verb_works(const struct command *command, int *status)
 {
-    struct place place = {.stamped = true, .unsynced = command->argv[1][0] == '1'};
+    struct place place = {.stamped = command->argv[1][0] == '1',
+                          .unsynced = command->argv[2][0] == '1'};
 
-    return run_program(command, 2, place, status);
+    return run_program(command, 3, place, status);
 }
 
 /* acks COUNT MILLISECONDS POINT and the words of `program`; POINT is where its data are. */
@@ -293,7 +294,7 @@ static const struct verb {
     {"show", 2, 2, verb_show},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
-    {"stamped", 4, AGENT_ARGUMENTS_MAX, verb_stamped},
+    {"works", 5, AGENT_ARGUMENTS_MAX, verb_works},
     {"press", 1, 1, verb_press},
     {"reads", 1, AGENT_ARGUMENTS_MAX, verb_reads},
     {"listed", 1, 1, verb_listed},

@@ -143,7 +143,7 @@ def test_not_one_of_10_000_honest_acks_is_called_early():
     report = exposure(evidence)
     proof = prove_acks(evidence, report)
     assert check_exposure(report) == []
-    assert check_acks(proof, pinged=True) == []
+    assert check_acks(proof) == []
     assert proof.basis is AckBasis.CLOCK
     assert proof.shortest_sync_ns == MS
     assert proof.window_ns < 300 * US < proof.gained_ns  # some receipts were late by more
@@ -166,8 +166,7 @@ def test_receipts_alone_see_nothing_of_it():
     assert missed
     proof = prove_acks(blind, exposure(blind))
     assert (proof.basis, proof.window_ns, proof.reason) == (AckBasis.RECEIPT, None, NO_ROUND_TRIPS)
-    assert check_acks(proof, pinged=False) == []  # older than pings: its verdict says so
-    (finding,) = check_acks(proof, pinged=True)
+    (finding,) = check_acks(proof)
     assert (finding.kind, finding.verdict) == (FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE)
     assert "no ping was answered" in finding.message
 
@@ -209,7 +208,7 @@ def test_on_a_disk_faster_than_the_window_no_ack_is_proved():
     proof = prove_acks(evidence, report)
     assert check_exposure(report) == []
     assert proof.shortest_sync_ns == 2 * US < proof.window_ns
-    (finding,) = check_acks(proof, pinged=True)
+    (finding,) = check_acks(proof)
     assert finding.verdict is Verdict.INCONCLUSIVE
     assert finding.lsns == proof.unproved != ()
     assert "the shortest sync took 2 µs" in finding.message
@@ -231,7 +230,7 @@ def test_after_a_step_of_the_guests_clock_receipts_count_and_the_verdict_is_open
     assert (evidence.history.ack_ns == history.ack_ns).all()
     proof = prove_acks(evidence, report)
     assert (proof.basis, proof.window_ns) == (AckBasis.RECEIPT, None)
-    (finding,) = check_acks(proof, pinged=True)
+    (finding,) = check_acks(proof)
     assert finding.verdict is Verdict.INCONCLUSIVE
     assert "stepped" in finding.message or "went back" in finding.message
 
@@ -253,7 +252,7 @@ def test_a_guest_that_moves_takes_its_clock_along_and_no_honest_ack_is_called_ea
     assert (truth <= dating.latest_ns).all()
     report = exposure(evidence)
     assert check_exposure(report) == []
-    assert check_acks(prove_acks(evidence, report), pinged=True) == []
+    assert check_acks(prove_acks(evidence, report)) == []
 
 
 def test_what_waited_while_the_guest_moved_is_not_dated_after_the_move():
@@ -338,7 +337,7 @@ def test_marks_in_the_disks_own_log_are_exact():
     again = gather(evidence.timeline, marked, RUN, evidence.layout, deep=True)
     proof = prove_acks(again, exposure(again))
     assert (proof.basis, proof.window_ns, proof.unproved) == (AckBasis.MARK, 0, ())
-    assert check_acks(proof, pinged=False) == []
+    assert check_acks(proof) == []
 
 
 def test_a_write_of_a_record_dates_its_attempt_where_every_message_is_late():

@@ -3,9 +3,8 @@
 
 1. A record that may have been acknowledged before its sync began: INCOMPLETE, INCONCLUSIVE.
    An ack that came too early would look the same.
-2. Nothing ties the guest's clock to the host's, although the guest is one that answers pings
-   (`pinged`, which follows from the settings): INCOMPLETE, INCONCLUSIVE.  Any other is judged by
-   receipts, and its verdict says so.
+2. Nothing ties the guest's clock to the host's, although the writer answers pings: INCOMPLETE,
+   INCONCLUSIVE.
 
 No finding convicts: what the latest instants prove is the exposure checker's to say.
 """
@@ -28,10 +27,10 @@ _TYPICAL_US: Final = 1000
 """A sync on a disk of model `typical` takes this long at least."""
 
 
-def check_acks(proof: AckProof, *, pinged: bool) -> list[Finding]:
+def check_acks(proof: AckProof) -> list[Finding]:
     """What is missing of the proof."""
     if proof.window_ns is None:
-        return [_incomplete(_unknown(proof))] if pinged else []
+        return [_incomplete(_unknown(proof))]
     if not proof.unproved:
         return []
     window_us = proof.window_ns / 1000

@@ -127,9 +127,12 @@ class GuestRoot:
         """What the agent is told to run `argv` there."""
         return ("program", *self._words(argv))
 
-    def command_stamped(self, *argv: str, unsynced: bool = False) -> tuple[str, ...]:
-        """The same for one whose lines get the guest's clock; `unsynced` takes its syncs away."""
-        return ("stamped", str(int(unsynced)), *self._words(argv))
+    def command_that_works(
+        self, *argv: str, stamped: bool = False, unsynced: bool = False
+    ) -> tuple[str, ...]:
+        """The same until the cut: `stamped` if its lines are to get the guest's clock; `unsynced`
+        takes its syncs away."""
+        return ("works", str(int(stamped)), str(int(unsynced)), *self._words(argv))
 
     def command_for_acks(self, step: GoOn, point: str) -> tuple[str, ...]:
         """The same for a program that continues, with its data below `point`."""

@@ -68,7 +68,6 @@ class TrialRecord(BaseModel):
     evidence_level: EvidenceLevel = EvidenceLevel.RECORDED  # what was to be left to be judged
     trouble: str = ""  # why the recording is not what it should be; empty if it is
     damage: tuple[str, ...] = ()  # what the host did to the recording: it does not convict
-    pinged: bool = False  # whether the guest is one that answers pings, which date its acks
     cut_ns: int | None = None  # the instant of the cut; None if it never came
     versions: dict[str, str] = {}  # of QEMU and of the guest's kernel, with digests
     program_files: dict[str, str] = {}  # a word for each of a program's, that changes with it

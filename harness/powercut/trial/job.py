@@ -21,7 +21,7 @@ from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.set_up import Deadline
-from powercut.scenario.place import Files, place_of
+from powercut.scenario.place import place_of
 from powercut.scenario.plan import Trial
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.trial_dir import TrialDir, TrialRecord
@@ -83,7 +83,6 @@ class TrialJob:
             scenario_sha256=self.scenario_sha256,
             recording=recording,
             evidence_level=place.evidence_level,
-            pinged=place.files is Files.GUEST,
         )
 
 

@@ -115,9 +115,7 @@ class GuestSystem:
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
     ) -> None:
         """The agent stamps its lines."""
-        root = self._root
-        stamped = root.command_stamped(*argv, unsynced=unsynced)
-        channel.start(*(stamped if dated else root.command(*argv)))
+        channel.start(*self._root.command_that_works(*argv, stamped=dated, unsynced=unsynced))
 
     def shut_down(self, machine: Machine, channel: Channel) -> None:
         """Whatever the machine holds gets to the disk as it ends in order."""

@@ -121,7 +121,7 @@ def _judged(directory: TrialDir, record: TrialRecord) -> TrialResult:
         report = exposure(evidence)
         proof = prove_acks(evidence, report)
         complete = evidence.timeline.complete
-        checkers["acks"] = lambda: check_acks(proof, pinged=loaded.record.pinged)
+        checkers["acks"] = lambda: check_acks(proof)
         # What reached the disk was attempted, even if the cut swallowed the message.
         attempted = max(evidence.history.attempted, evidence.claims.attempted)
         checkers["restarts"] = lambda: check_restarts(evidence.history, loaded.layout, attempted)

@@ -118,12 +118,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *belief(
         "harness/powercut/trial/job.py",
-        (
-            "clock-by-claim",
-            At("TrialJob.as_record", "place.files is Files.GUEST"),
-            "False",
-            "a host may say of a guest's clock that nothing had to tie it to its own",
-        ),
     ),
     *belief(
         f"{_C}/claims.py",

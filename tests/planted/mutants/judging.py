@@ -16,6 +16,15 @@ certify = planter("certify", CERTIFY)
 after = planter("after", AFTER)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *checkers(
+        f"{_P}/checkers/acks.py",
+        (
+            "receipts-do",
+            At("check_acks", "[_incomplete(_unknown(proof))]"),
+            "[]",
+            "acks of a guest that answers no ping are judged by their receipts",
+        ),
+    ),
     *judge(
         f"{_P}/verdict/judge.py",
         (

@@ -243,5 +243,11 @@ MUTANTS: tuple[Mutant, ...] = (
             "()",
             "a program that ran on the host's kernel finds that it was never cut",
         ),
+        (
+            "clocks-of-the-host",
+            At("_sandbox", "new_clocks()"),
+            "()",
+            "such a program finds by the instant of the boot that it was never cut",
+        ),
     ),
 )

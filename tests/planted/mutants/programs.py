@@ -909,6 +909,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
+        f"{_P}/trial/system.py",
+        (
+            "first-ack-syncs",
+            At("GuestSystem.start", "unsynced=unsynced"),
+            "unsynced=unsynced and dated",
+            "a cell without syncs looks at its creation with its syncs kept",
+        ),
+    ),
+    *reads(
         f"{_P}/trial/preparation.py",
         (
             "second-look-fails-in-silence",

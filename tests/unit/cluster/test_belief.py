@@ -294,10 +294,13 @@ def test_a_trial_has_one_outcome_and_is_the_one_that_was_ordered(monkeypatch, ch
 
 @pytest.mark.parametrize(
     ("name", "claimed", "honest"),
-    [("pinged", False, False), ("evidence_level", "live-only", False), ("pinged", True, True)],
+    [
+        ("evidence_level", "live-only", False),
+        ("control", "lying-disk", False),
+        ("evidence_level", "recorded", True),
+    ],
 )
 def test_what_follows_from_the_settings_is_no_claim(name, claimed, honest):
-    """A guest whose clock nothing ties to the host's would be judged by receipts."""
     first = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
     job = TrialJob("s", "c", Parameters(), first, bytes(16))
     record = json.loads(job.as_record("0" * 32).model_dump_json())

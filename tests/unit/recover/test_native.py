@@ -3,6 +3,7 @@
 
 import os
 import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from powercut.recover.native.check import CheckSandbox, unavailable
 from powercut.recover.native.engine import SAMPLE, SAMPLE_FIRST, NativeEngine
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.recover.port import SecondLook
-from powercut.sandbox.rebooted import BOOT_ID
+from powercut.sandbox.rebooted import BOOT_ID, new_clocks
 
 needs_bubblewrap = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -132,9 +133,13 @@ def tree(number: int) -> bytes:
 def test_a_check_on_the_host_sees_another_boot_than_the_host_s(sandbox):
     """On which the program itself may have run, and left unsynced what it trusts until a boot."""
     make, run = sandbox
-    boots = [run(make(f"cat {BOOT_ID} >&3"), tree(1))[1].decode().strip() for _ in range(2)]
+    script = f"cat {BOOT_ID} >&3; sed -n 's/^btime //p' /proc/stat >&3"
+    seen = [run(make(script), tree(1))[1].decode().split() for _ in range(2)]
+    boots = [boot for boot, _ in seen]
     assert len({*boots, Path(BOOT_ID).read_text().strip()}) == 3
     assert {len(boot) for boot in boots} == {36}
+    if new_clocks():
+        assert all(time.time() - int(at) < 300 for _, at in seen)
 
 
 @needs_bubblewrap

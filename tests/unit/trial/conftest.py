@@ -64,6 +64,7 @@ class PlayedTrial:
     client: NbdClient
     disk: CaptureDisk
     lsn: int = 0
+    answers_pings: bool = True
     guest_facts: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -80,6 +81,8 @@ class PlayedTrial:
     def say(self, kind: MessageType, **fields: object) -> None:
         message = encode(Message(kind, guest_ns=time.monotonic_ns(), **fields))
         self.history.append(time.monotonic_ns(), message)
+        if self.answers_pings and kind is not MessageType.PONG:  # at once, and by this clock
+            self.say(MessageType.PONG, value=time.monotonic_ns())
 
     def write(self, data: bytes | None = None, *, attempt: bool = True) -> None:
         """Attempts the next record and writes it, or `data` in its place."""

@@ -479,7 +479,6 @@ def test_a_disk_that_does_not_mount_shows_nothing_of_a_check(
 CLAIMS = {
     "trouble": ("", "no power"),
     "damage": ([], ["lines were lost"]),
-    "pinged": (False, True),
     "pressed": (True, False),
     "reads": (None, {"written": 9, "unread": []}),
     "outside": (None, {"files": []}),

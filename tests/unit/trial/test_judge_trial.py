@@ -47,6 +47,18 @@ def test_an_honest_disk_is_safe_with_everything_counted(played):
     assert (result.exposure.records, result.exposure.longest_ms) == (0, 0)
 
 
+def test_a_guest_that_answers_no_ping_is_not_judged_by_receipts(played):
+    """Whatever a bundle says of its guest: an ack that came too early would look the same."""
+
+    def silent(trial):
+        trial.answers_pings = False
+        trial.commit(5)
+
+    result = played(silent).judged()
+    assert kinds(result) == [INCOMPLETE]
+    assert "no ping was answered" in messages(result)
+
+
 def test_a_disk_that_lies_about_flushes_has_lost_all_and_is_convicted_twice(played):
     result = played(five, disk=LIAR).judged()
     assert kinds(result) == [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of `setup` when the second look at it fails: that it failed, and no more."""
+"""The second look at what `setup` made: as the cell runs; where it fails, that it failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from powercut.model.creation import Creation
 from powercut.model.errors import HostError
 from powercut.model.reads import FileRead
 from powercut.model.verdict import FindingKind
+from powercut.recover.plan import GuestRoot
 from powercut.trial.preparation import NOT_LISTED, Preparation
+from powercut.trial.system import GuestSystem
 
 AT_SETUP, AT_ACK, AT_CUT = ["at setup"], ["at ack"], ["at cut"]
 ALL = (FileRead("data/store", 9, 1, 2, unread=True),)
@@ -88,3 +90,15 @@ def test_one_file_of_many_may_be_all_that_matters(monkeypatch):
     found = creation(monkeypatch, lambda: acked("lost: 1"), engine)
     assert found.missed == "lost: 1"
     assert "a power cut at the first ack loses what was acknowledged (lost: 1)" in found.doubt
+
+
+@pytest.mark.parametrize("dated", [True, False])
+@pytest.mark.parametrize("unsynced", [True, False])
+def test_in_a_guest_a_program_starts_with_the_syncs_of_its_cell(unsynced, dated):
+    """At its creation, too, where nothing is dated."""
+    said = []
+    run = SimpleNamespace(plan=SimpleNamespace(root=GuestRoot("/p", ("A=1",))))
+    channel = SimpleNamespace(start=lambda *argv: said.append(argv))
+    GuestSystem(run).start(channel, ("/p/x", "run", "d"), unsynced=unsynced, dated=dated)
+    flags = (str(int(dated)), str(int(unsynced)))
+    assert said == [("works", *flags, "/p", "1", "A=1", "/p/x", "run", "d")]

@@ -2,9 +2,9 @@
 """A sandbox in which a program's check runs again and again, each time on another tree.
 
 Namespaces of its own, by bubblewrap: the host's files read-only, /tmp, /run and the like empty
-and in memory as in the guest, no network but loopback, no process but its own, and the id of
-another boot: the program itself may have run on this host's kernel (`where: loop`).  The trees are
-in the sandbox's own memory, so that nothing is left whatever ends it.
+and in memory as in the guest, no network but loopback, no process but its own, and another
+boot, a moment ago: the program itself may have run on this host's kernel (`where: loop`).  The
+trees are in the sandbox's own memory, so that nothing is left whatever ends it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
 from powercut.sandbox.one_thread import in_lasting_thread
-from powercut.sandbox.rebooted import booted_by
+from powercut.sandbox.rebooted import booted_by, new_clocks
 from powercut.sandbox.users import as_another, guard_binary
 
 _NOBODY: Final = 65534
@@ -67,7 +67,7 @@ def _sandbox(root: HostRoot, boot: Sequence[str] = ()) -> list[str]:
     # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     needs = map(Path, (*root.visible, root.folder, _PYTHON))
-    argv = [*limits(), *as_another((*needs, guard_binary()))]
+    argv = [*new_clocks(), *limits(), *as_another((*needs, guard_binary()))]
     argv += ["bwrap", "--unshare-all", "--unshare-user", "--as-pid-1"]
     argv += ["--die-with-parent", "--new-session"]
     argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
