@@ -117,9 +117,6 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *belief(
-        "harness/powercut/trial/job.py",
-    ),
-    *belief(
         f"{_C}/claims.py",
         (
             "second-outcome-forgiven",
