@@ -145,6 +145,9 @@ def wal_record(run_id: bytes, lsn: int) -> bytes:
 
 
 def say(history: HistoryWriter, kind: MessageType, lsn: int) -> None:
-    """A claim of the workload, received now."""
+    """A claim of the workload, received now, and its answer to a ping."""
     now = time.monotonic_ns()
     history.append(now, wire.encode(Message(kind, lsn=lsn, guest_ns=now)))
+    asked = time.monotonic_ns()
+    pong = Message(MessageType.PONG, value=asked, guest_ns=time.monotonic_ns())
+    history.append(time.monotonic_ns(), wire.encode(pong))

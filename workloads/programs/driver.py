@@ -33,7 +33,7 @@ from bank import DamagedError, Transfer
 
 from powercut_program import Session
 
-OURS = frozenset({"clients", "binary"})
+OURS = frozenset({"clients", "binary", "after_error"})
 BUILT = Path(__file__).resolve().parents[2] / "build" / "programs"
 NOT_THE_STORE = re.compile(
     "cannot allocate memory|out ?of ?memory|no space left|too many open files|create.* thread",
@@ -46,8 +46,8 @@ CLOSING_S = 60.0
 class Driven:
     """A product whose driver is `name`; `panic` finds its own word of a crash in what it printed.
 
-    The settings of the command line go to the driver, but for clients and binary; `before` is what
-    runs it, if it is no program by itself.
+    The settings of the command line go to the driver, but for OURS; `before` is what runs it, if it
+    is no program by itself.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +156,7 @@ def played(tmp_path: Path) -> Callable[..., Played]:
             settings, binding, base=directory.base_image, log=directory.disk_log, sockets=None
         )
         medium = run / "medium.img"
-        with CaptureDisk(config) as served:
+        with CaptureDisk(replace(config, writes=(run,))) as served:
             with (
                 NbdClient(served.socket) as client,
                 HistoryWriter(directory.history, binding.digest) as history,
