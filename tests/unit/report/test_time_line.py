@@ -228,6 +228,7 @@ def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: Res
     page.open(address + recording(run, "lying"))
     explored = read_exploration(TrialDir(trial(run, "lying"), run.path))
     assert explored is not None
+    page.until("document.querySelector('svg[data-map] rect')")  # the script has drawn it
     titles = page("[...document.querySelectorAll('svg[data-map] rect')].map(one =>"
                   "one.parentElement.querySelector('title').textContent)")  # fmt: skip
     assert sum(int(one.split(" ")[0].replace(",", "")) for one in titles) == (
@@ -242,6 +243,7 @@ def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: Res
     assert page("document.activeElement.id") == "state"
     page.open(address + recording(run, "honest"))
     source = source_at(trial(run, "honest"))
+    page.until("document.querySelector('svg[data-audit] rect')")
     assert page("document.querySelectorAll('svg[data-audit] rect.needed').length") == RECORDS
     assert page("document.querySelectorAll('svg[data-audit] .carries').length") == RECORDS
     page("document.querySelectorAll('svg[data-audit] rect.needed')[1]"
