@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ from typing import Final
 from powercut.cli.output import Speaker, write_json_object
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import ROOT
+from powercut.recover.uml.boot import xstate_library
+from powercut.recover.uml.kernel import host_kernel
 
 FINDINGS: Final = ROOT / "docs" / "findings"
 TIMEOUT_S: Final = 900
@@ -81,14 +84,26 @@ def _hint(name: str) -> str:
     return f"{FINDINGS / name}.md says what it needs"
 
 
+def _user_mode_linux() -> dict[str, str]:
+    """What in-uml.sh is told of it: the one that powercut has, and what lets it run on every
+    processor."""
+    kernel = host_kernel()
+    return {
+        "UML": str(kernel.program),
+        "UML_MODULES": str(kernel.modules),
+        "UML_LIBRARIES": kernel.libraries,
+        "UML_PRELOAD": str(xstate_library()),
+    }
+
+
 def _ran(script: Path, folder: Path) -> tuple[int, str]:
-    runner = [_RUNNERS[script.suffix], str(script)]
+    runner, told = [_RUNNERS[script.suffix], str(script)], dict[str, str]()
     if _IN_UML in script.read_text():  # it needs root, which User-Mode Linux gives it
-        runner = ["sh", str(script.parent / _IN_UML), str(script)]
+        runner, told = ["sh", str(script.parent / _IN_UML), str(script)], _user_mode_linux()
     try:
         done = subprocess.run(
-            runner, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT_S,
+            runner, cwd=folder, env={**told, **os.environ}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=TIMEOUT_S,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise HostError(

@@ -14,6 +14,8 @@ from findings_pages import pages
 from powercut.cli import finding_script
 from powercut.cli.commands import cli
 from powercut.model.errors import HostError, UsageError
+from powercut.recover.uml.boot import xstate_library
+from powercut.recover.uml.kernel import host_kernel
 
 SAYS = "import sys\nfrom helper import STATUS\nprint('what it saw')\nsys.exit(STATUS)\n"
 
@@ -74,8 +76,11 @@ def test_a_recording_needs_a_folder(tmp_path):
 def test_a_script_that_needs_root_runs_in_user_mode_linux(findings):
     (findings / "some-loss.py").unlink()
     (findings / "some-loss.sh").write_text("# sh in-uml.sh some-loss.sh\n")
-    (findings / "in-uml.sh").write_text('echo "booted for ${1##*/}"; exit 1\n')
-    assert "booted for some-loss.sh" in reproduced("some-loss").output
+    (findings / "in-uml.sh").write_text(
+        'echo "booted for ${1##*/} by $UML with $UML_PRELOAD"; exit 1\n'
+    )
+    told = f"booted for some-loss.sh by {host_kernel().program} with {xstate_library()}"
+    assert told in reproduced("some-loss").output.replace("\n", " ")
 
 
 def test_every_script_of_a_page_is_found_and_can_be_read():
