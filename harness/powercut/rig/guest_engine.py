@@ -7,6 +7,8 @@ written to a file of its own, which a new guest gets as its disk.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,6 +41,7 @@ from powercut.rig.image_open import base_does_not_open
 from powercut.rig.recovery import NotedReads, agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
+from powercut.scenario.choices import Switch
 from powercut.scenario.settings import MachineSettings, Parameters
 
 _KILL_S: Final = 10.0
@@ -70,6 +73,9 @@ class GuestEngine(ResourceOwner):
 
     def _open(self, stack: ExitStack) -> None:
         self._folder = stack.enter_context(scratch())
+        if not _takes_direct_io(self._folder):
+            machine = self._parameters.machine.model_copy(update={"direct": Switch.OFF})
+            self._parameters = self._parameters.model_copy(update={"machine": machine})
 
     def start(self, *, timeout_s: float) -> None:
         """Finds what this host has; guests start with each state.  Raises HostError."""
@@ -219,6 +225,23 @@ class GuestEngine(ResourceOwner):
                 f"neither the image of before the run nor that of a crash state opens: {said}"
             )
         return f"the {image_format.value} image does not open: {opened.problem}"
+
+
+def _takes_direct_io(folder: Path) -> bool:
+    """Whether files there can be opened past the host's page cache: on tmpfs since Linux 6.6.
+
+    No power is cut while a state is recovered, so its image is as good in the page cache.
+    """
+    path = folder / "direct"
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise HostError(f"{path}: {error.strerror}") from error
+        return False
+    finally:
+        path.unlink(missing_ok=True)
+    return True
 
 
 def _on_usual_machine(parameters: Parameters) -> Parameters:

@@ -97,11 +97,13 @@ RUNS = {"first-light": FIRST_LIGHT, "cells": CELLS, "libvirt": OF_LIBVIRT}
 
 SHARED = ROOT / "workloads" / "programs" / "shared_folder.py"
 CAPTURE = (
-    "mkdir {there}/folder && {powercut} capture {there}/folder --share virtiofs --acks 24 "
+    "mkdir -p {folder} && {powercut} capture {folder} --share virtiofs --acks 24 "
     "--seconds 300 --budget 8 --results {there} --json {there}/result.json "
-    "--check 'python3 {program} check fdatasync {there}/folder' -- "
-    "python3 {program} run fdatasync {there}/folder"
+    "--check 'python3 {program} check fdatasync {folder}' -- "
+    "python3 {program} run fdatasync {folder}"
 )
+FOLDER = kvm_host.FOLDER / "shared"
+"""At one path there and here, where the check runs again."""
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +230,8 @@ def test_a_folder_shared_by_virtiofs(host, runs):
     file = folder / "rows.json"
     if not file.exists():
         words = {"there": THERE / folder.name, "powercut": POWERCUT, "program": SHARED}
+        words |= {"folder": FOLDER}
+        FOLDER.mkdir(exist_ok=True)
         run_there(host(), folder, CAPTURE.format(**words))
         said = json.loads((folder / "result.json").read_text())
         (recording,) = (found.parent for found in folder.glob("capture/*/capture.json"))
