@@ -217,6 +217,11 @@ class KvmHost(Closing):
         """Leaves the contents of a folder in one that is there."""
         _pipe(["tar", "-C", str(here), "-Scf", "-", "."], self._ssh(f"tar -C {there} -Sxf -"))
 
+    @property
+    def ended(self) -> bool:
+        """Whether the host is no more: QEMU ends when the host's kernel panics."""
+        return self._qemu.poll() is not None
+
     def close(self) -> None:
         self._qemu.kill()
         self._qemu.wait()

@@ -98,7 +98,7 @@ RUNS = {"first-light": FIRST_LIGHT, "cells": CELLS, "libvirt": OF_LIBVIRT}
 SHARED = ROOT / "workloads" / "programs" / "shared_folder.py"
 CAPTURE = (
     "mkdir -p {folder} && {powercut} capture {folder} --share virtiofs --acks 24 "
-    "--seconds 300 --budget 8 --results {there} --json {there}/result.json "
+    "--seconds 300 --budget 32 --results {there} --json {there}/result.json "
     "--check 'python3 {program} check fdatasync {folder}' -- "
     "python3 {program} run fdatasync {folder}"
 )
@@ -114,9 +114,9 @@ def host() -> Iterator[Callable[[], KvmHost]]:
     up: list[KvmHost] = []
 
     def started() -> KvmHost:
-        if not up:
+        if not up or up[-1].ended:
             up.append(KvmHost())
-        return up[0]
+        return up[-1]
 
     yield started
     for one in up:
@@ -140,7 +140,18 @@ def runs() -> Iterator[Path]:
     sys.stdout.write(f"\n{text}")
 
 
-def run_there(host: KvmHost, folder: Path, script: str) -> None:
+def run_there(started: Callable[[], KvmHost], folder: Path, script: str) -> None:
+    """Runs a script there; on a new host again if this one dies, as its emulation has faults."""
+    host = started()
+    try:
+        run_once(host, folder, script)
+    except subprocess.CalledProcessError:
+        if not host.ended:
+            raise
+        run_once(started(), folder, script)
+
+
+def run_once(host: KvmHost, folder: Path, script: str) -> None:
     """Runs a script there; its folder there becomes `folder`, whatever came of it."""
     there = THERE / folder.name
     host.run(f"mkdir -p {there}", timeout_s=60)
@@ -201,7 +212,7 @@ def rows_of(host: Callable[[], KvmHost], folder: Path) -> dict[str, Any]:
             of_libvirt = [sys.executable, "-c", LIBVIRT] if folder.name == "libvirt" else []
             argv = shlex.join(map(str, [*of_libvirt, POWERCUT, *words]))
             text = shlex.quote(SCENARIO + RUNS[folder.name])
-            run_there(host(), folder, f"echo {text} >{there}/kvm.yaml; {argv}")
+            run_there(host, folder, f"echo {text} >{there}/kvm.yaml; {argv}")
         (run,) = folder.glob("kvm/2*")
         file.write_text(json.dumps(judged_here(run), indent=1))
     return json.loads(file.read_text())
@@ -210,7 +221,7 @@ def rows_of(host: Callable[[], KvmHost], folder: Path) -> dict[str, Any]:
 def test_doctor_says_that_kvm_works(host, runs):
     folder = runs / "doctor"
     if not (folder / "doctor.json").exists():
-        run_there(host(), folder, f"{POWERCUT} doctor --json {THERE}/doctor/doctor.json")
+        run_there(host, folder, f"{POWERCUT} doctor --json {THERE}/doctor/doctor.json")
     found = {one["name"]: one for one in json.loads((folder / "doctor.json").read_text())["probes"]}
     assert found["kvm"]["ok"], found["kvm"]
 
@@ -232,7 +243,7 @@ def test_a_folder_shared_by_virtiofs(host, runs):
         words = {"there": THERE / folder.name, "powercut": POWERCUT, "program": SHARED}
         words |= {"folder": FOLDER}
         FOLDER.mkdir(exist_ok=True)
-        run_there(host(), folder, CAPTURE.format(**words))
+        run_there(host, folder, CAPTURE.format(**words))
         said = json.loads((folder / "result.json").read_text())
         (recording,) = (found.parent for found in folder.glob("capture/*/capture.json"))
         row = {
