@@ -171,6 +171,13 @@ def test_tests_get_their_own_tools(checkout: Checkout) -> None:
     assert checkout.lines("calls") == before
 
 
+def test_what_is_imported_is_compiled_once(checkout: Checkout) -> None:
+    checkout.call()
+    checkout.call()
+    compiled = [line for line in checkout.lines("calls") if "compileall" in line]
+    assert compiled == [f"python -m compileall -q {checkout.folder}/harness/powercut"]
+
+
 def test_only_missing_packages_are_installed(checkout: Checkout) -> None:
     checkout.stub("dpkg-query", 'case "$*" in *nbdkit | *lz4) exit 1 ;; esac; printf installed')
     status, _, err = checkout.call()
