@@ -170,7 +170,8 @@ def rows(data: bytes) -> object:
 
 def packed(data: bytes) -> object:
     """A recording's packed files."""
-    from powercut.store.packed import PACK, evidence_bytes, packed_names
+    from powercut.store.manifest import PACK
+    from powercut.store.packed import evidence_bytes, packed_names
 
     with _folder() as folder:
         (folder / PACK).write_bytes(data)

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.plan import Cell, Plan
-from powercut.scenario.settings import Expect, Parameters
+from powercut.scenario.settings import Expect
 from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import CellResult, ControlResult, TrialResult
 from powercut.store.rows import TrialRows
-from powercut.trial.controls import Control, controls_for
+from powercut.trial.controls import Control, controls_for, same_run
 from powercut.verdict.controls import with_controls
 
 Trials = Mapping[str, Sequence[TrialResult]]
@@ -60,15 +60,6 @@ def as_control(result: TrialResult) -> Verdict:
 
 Known = dict[str, Outcome]
 """Outcomes by `same_run`."""
-
-
-_ELSEWHERE: Final = {"expect", "controls", "trials", "deadline", "explore"}
-"""Settings that say nothing of what a run does."""
-
-
-def same_run(parameters: Parameters) -> str:
-    """Equal for runs that do the same, whatever is expected of them or vouches for them."""
-    return parameters.model_dump_json(exclude=_ELSEWHERE)
 
 
 def worst_of(trials: Sequence[TrialResult]) -> Verdict:

@@ -15,7 +15,6 @@ import zstandard
 from pydantic import BaseModel
 
 from powercut import __version__
-from powercut.campaign.assemble import same_run
 from powercut.campaign.bundle_file import (
     MANIFEST,
     BundledFile,
@@ -43,7 +42,7 @@ from powercut.store.packed import evidence_size, open_evidence
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
-from powercut.trial.controls import controls_for
+from powercut.trial.controls import controls_for, same_run
 from powercut.verdict.judge import verdict_of
 
 _EXTRAS: Final = ("verdict.json", "witness.json", "exploration.json")

@@ -8,15 +8,16 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from powercut.campaign.assemble import same_run
 from powercut.model.confidence import trials_needed
 from powercut.model.errors import PowercutError
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.settings import Expect
-from powercut.store.layout import ResultDir
-from powercut.store.results import TrialResult
+from powercut.trial.controls import same_run
+
+if TYPE_CHECKING:
+    from powercut.store.results import TrialResult
 
 AT_MOST: Final = 0.01
 """The upper bound on the loss probability that is asked for by default."""
@@ -77,6 +78,8 @@ def past_seconds(results: Path, plan: Plan) -> dict[str, float]:
 
     By `same_run`.  What cannot be read, or was made by another version, tells nothing.
     """
+    from powercut.store.layout import ResultDir  # noqa: PLC0415
+
     folders = (results / plan.scenario).glob("2*Z-*")
     known: dict[str, float] = {}
     for folder in sorted(folders, reverse=True)[:_RUNS_LOOKED_AT]:

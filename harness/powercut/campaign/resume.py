@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.campaign.assemble import same_run
 from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
@@ -32,6 +31,7 @@ from powercut.store.certify_order import (
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
+from powercut.trial.controls import same_run
 from powercut.trial.job import TrialJob
 from powercut.verdict.judge import verdict_of
 

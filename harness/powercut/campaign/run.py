@@ -20,7 +20,6 @@ from powercut.campaign.assemble import (
     distinct_controls,
     missing_controls,
     outcomes_of_cells,
-    same_run,
 )
 from powercut.campaign.confidence import (
     Aim,
@@ -62,7 +61,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
 from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.controls import Control, begins_alike
+from powercut.trial.controls import Control, begins_alike, same_run
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial
 from powercut.verdict.judge import verdict_of

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from powercut.campaign.assemble import same_run
 from powercut.campaign.confidence import Aim, planned_for
 from powercut.scenario.load import Scenario, expand
 from powercut.scenario.plan import Plan
 from powercut.store.results import wanted_verdict
-from powercut.trial.controls import controls_for
+from powercut.trial.controls import controls_for, same_run
 
 
 @dataclass(frozen=True)

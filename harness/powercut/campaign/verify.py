@@ -23,7 +23,6 @@ from powercut.campaign.assemble import (
     cell_results,
     distinct_controls,
     outcomes_of_cells,
-    same_run,
 )
 from powercut.campaign.resume import SELECTION, SESSIONS
 from powercut.campaign.selection import Selection
@@ -42,6 +41,7 @@ from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.place import read_place
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.trial.controls import same_run
 from powercut.verdict.judge import verdict_of
 
 

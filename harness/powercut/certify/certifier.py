@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.assemble import same_run
 from powercut.campaign.keep import Keep
 from powercut.campaign.resume import check_same_components, check_same_host
 from powercut.campaign.run import Listener, Run, RunOptions
@@ -39,6 +38,7 @@ from powercut.store.issuer import Issuer
 from powercut.store.layout import CONTROLS, ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
 from powercut.store.results import CellResult, TrialResult, wanted_verdict
+from powercut.trial.controls import same_run
 from powercut.witness.confirm import confirm, is_analysed
 
 _COMMITS: Final = 100

@@ -25,7 +25,6 @@ from pathlib import Path
 
 from powercut.campaign.assemble import (
     as_control,
-    same_run,
     vouched_for,
     worst_of,
 )
@@ -40,7 +39,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, ControlResult, TrialResult
 from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
-from powercut.trial.controls import controls_for, twin
+from powercut.trial.controls import controls_for, same_run, twin
 from powercut.verdict.controls import with_controls
 
 _ADDED_UP = (

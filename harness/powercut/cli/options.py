@@ -283,10 +283,12 @@ def confidence_aim(
     confidence: float | None, at_most: float | None, trials: int | None
 ) -> Aim | None:
     """What `--confidence` and `--at-most` ask for; None without them.  Raises UsageError."""
-    from powercut.campaign.confidence import AT_MOST, Aim
-
     if confidence is None and at_most is not None:
         raise UsageError("--at-most says nothing without --confidence")
     if confidence is not None and trials is not None:
         raise UsageError("--confidence and --trials both say how many: give one of them")
-    return None if confidence is None else Aim(confidence, AT_MOST if at_most is None else at_most)
+    if confidence is None:
+        return None
+    from powercut.campaign.confidence import AT_MOST, Aim
+
+    return Aim(confidence, AT_MOST if at_most is None else at_most)

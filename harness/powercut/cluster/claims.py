@@ -22,7 +22,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.assemble import same_run
 from powercut.cluster.messages import RESULT_FILES, Done
 from powercut.cluster.roster import ClusterHost, FalseClaim
 from powercut.explore.trial import RecoveredStates
@@ -40,6 +39,7 @@ from powercut.store.record import parse_model
 from powercut.store.rows import Row
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult
+from powercut.trial.controls import same_run
 from powercut.trial.job import TrialJob
 from powercut.verdict.judge import verdict_of
 

@@ -52,8 +52,7 @@ from powercut.rig.engines import boots_recorded_kernel
 from powercut.rig.rig import Rig
 from powercut.store.exploration import ExploreResult
 from powercut.store.fleet import FleetAccount
-from powercut.store.manifest import MANIFEST
-from powercut.store.packed import PACK
+from powercut.store.manifest import MANIFEST, PACK
 from powercut.store.trial_dir import TrialDir
 
 BATCH: Final = 64

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final
 
 from powercut.model.units import NEVER, Instant
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 RECORDS_MAX: Final = 1 << 24
 """Records that a run may attempt.  Hours at thousands a second; evidence that claims more is
@@ -31,6 +32,8 @@ class RoundTrips:
     @classmethod
     def none(cls) -> RoundTrips:
         """No ping was answered, or none was sent."""
+        import numpy as np  # noqa: PLC0415
+
         return cls(*(np.zeros(0, np.int64) for _ in range(3)))
 
     def __len__(self) -> int:
@@ -83,6 +86,8 @@ class History:
     @classmethod
     def nothing(cls) -> History:
         """Nothing was claimed, or not in this way."""
+        import numpy as np  # noqa: PLC0415
+
         none = np.zeros(0, np.int64)
         return cls(none, none, none, none, none, none)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.units import BEGINNING, NEVER, Instant
+
+if TYPE_CHECKING:  # what tells of a verdict needs no arrays, and numpy takes long to import
+    import numpy as np
+    import numpy.typing as npt
 
 
 class RequestKind(enum.IntEnum):
@@ -50,11 +52,15 @@ class Requests:
     @property
     def is_write(self) -> npt.NDArray[np.bool_]:
         """True for the requests that change the medium: writes, write-zeroes, discards."""
+        import numpy as np  # noqa: PLC0415
+
         return np.asarray(self.kind != RequestKind.FLUSH)
 
     @property
     def believed(self) -> npt.NDArray[np.bool_]:
         """True for the requests that did what the contract says of their like."""
+        import numpy as np  # noqa: PLC0415
+
         if self.ignored is None:
             return np.ones(len(self), dtype=np.bool_)
         return np.asarray(~self.ignored)

@@ -18,10 +18,12 @@ from powercut.model.json_text import parse_json
 from powercut.store import own
 from powercut.store.digest import ContentDigest, file_digest
 from powercut.store.files import fsync_path, host_errors, write_atomic
-from powercut.store.packed import evidence_bytes, evidence_size, has_evidence
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = "powercut-manifest/1"
+PACK: Final = "evidence.pack"
+"""Name of the file that the larger files of evidence may lie in (powercut.store.packed)."""
+
 
 _digests: dict[tuple[int, int, int, int], str] = {}
 """Digests of read-only files by device, inode, size and time of change: a base image is
@@ -34,6 +36,8 @@ def seal(folder: Path, names: Iterable[str]) -> None:
     Files that did not come to be are left out: the recording was cut short, and what
     needs them will say so.  Raises HostError.
     """
+    from powercut.store.packed import evidence_size, has_evidence  # noqa: PLC0415
+
     entries = []
     with host_errors(folder):
         for name in sorted(names):
@@ -124,6 +128,8 @@ def entries_of(text: str | bytes, name: str) -> list[tuple[str, int, str]]:
 
 
 def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:
+    from powercut.store.packed import evidence_size  # noqa: PLC0415
+
     path = folder / name
     if "/" in name or "\0" in name or name in ("", ".", ".."):
         return [f"{folder / MANIFEST}: names a file outside of the recording: {name!r}"]
@@ -143,6 +149,8 @@ def _compare(folder: Path, name: str, size: int, sha256: str) -> list[str]:
 def digest_of(path: Path) -> str:
     """The digest of a file, which may be packed, in hex.  Raises OSError and DamagedRecording."""
     if not path.exists():
+        from powercut.store.packed import evidence_bytes  # noqa: PLC0415
+
         content = evidence_bytes(path)
         digest = ContentDigest(len(content))
         digest.update(content.data)

@@ -35,9 +35,9 @@ import zstandard
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
 from powercut.store.files import fsync_path, host_errors, write_atomic
+from powercut.store.manifest import PACK
 from powercut.wal.folding import Folds, fold, unfold
 
-PACK: Final = "evidence.pack"
 PACKABLE: Final = (
     "disk.log",
     "disk.data",

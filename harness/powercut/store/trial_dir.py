@@ -34,16 +34,15 @@ from powercut.store.files import (
 )
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.own import MARK
-from powercut.store.packed import PACK, pack, packed_names
 from powercut.store.place import PLACE
 from powercut.store.record import read_model
 from powercut.store.results import TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 _UNSEALED: Final = frozenset(
-    {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", PACK, PLACE}
+    {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", manifest.PACK, PLACE}
 )
-_LEFT: Final = (_UNSEALED - {PACK}) | {"trial.json", "confirmation.json"}
+_LEFT: Final = (_UNSEALED - {manifest.PACK}) | {"trial.json", "confirmation.json"}
 _sharing = threading.Lock()
 
 
@@ -231,6 +230,8 @@ class TrialDir:
 
         To be called before judging.  Raises HostError.
         """
+        from powercut.store.packed import packed_names  # noqa: PLC0415
+
         with host_errors(self.path):
             names = {entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")}
         names |= set(packed_names(self.path))
@@ -259,6 +260,8 @@ class TrialDir:
 
         Raises HostError and DamagedRecording.
         """
+        from powercut.store.packed import pack  # noqa: PLC0415
+
         pack(self.path, self.read_binding().run_id)
 
     @property

@@ -70,6 +70,15 @@ EXPECTED = {
 """What each control must come to."""
 
 
+_ELSEWHERE: Final = {"expect", "controls", "trials", "deadline", "explore"}
+"""Settings that say nothing of what a run does."""
+
+
+def same_run(parameters: Parameters) -> str:
+    """Equal for runs that do the same, whatever is expected of them or vouches for them."""
+    return parameters.model_dump_json(exclude=_ELSEWHERE)
+
+
 @dataclass(frozen=True)
 class Control:
     """A twin of a cell, and what it must come to."""

@@ -19,18 +19,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from powercut.crash.evidence import Evidence
-from powercut.crash.states import Requirements
-from powercut.model.history import History
 from powercut.model.observation import Continuation, Observation
-from powercut.model.operations import Packet
 from powercut.model.positive import PositiveControl, Whole
-from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, LsnRange, merged_ranges
 from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import ProgramSettings, WalSettings
+
+if TYPE_CHECKING:  # who plans reads no evidence, and it takes long to import
+    from powercut.crash.evidence import Evidence
+    from powercut.crash.states import Requirements
+    from powercut.model.history import History
+    from powercut.model.operations import Packet
+    from powercut.model.timeline import Timeline
 
 Settings = WalSettings | ProgramSettings
 """Those of every kind; the union of scenarios (powercut.scenario.settings_workload)."""

@@ -20,7 +20,7 @@ from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
 from powercut.store.certify_order import CertificateDir, Order, RunComponents, write_components
 from powercut.store.layout import ResultDir
-from powercut.store.packed import PACK
+from powercut.store.manifest import PACK
 from powercut.store.trial_dir import TrialDir
 
 

@@ -21,7 +21,8 @@ from powercut.model.verdict import Verdict
 from powercut.recording.materialize import materialize, open_recording, resolve_state
 from powercut.store import packed
 from powercut.store.layout import ResultDir
-from powercut.store.packed import PACK, evidence_bytes
+from powercut.store.manifest import PACK
+from powercut.store.packed import evidence_bytes
 from powercut.store.trial_dir import TrialDir
 from powercut.verdict.judge import judge_recording
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from powercut.campaign.assemble import same_run
 from powercut.campaign.confidence import (
     Aim,
     in_words,
@@ -23,6 +22,7 @@ from powercut.paths import SCENARIOS
 from powercut.scenario.load import expand, load_scenario
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.trial.controls import same_run
 
 SCENARIO = load_scenario(SCENARIOS / "first-light.yaml")
 PLAN = expand(SCENARIO, seed=5)

@@ -13,7 +13,6 @@ import pytest
 from fake_machine import FAKE
 from hosts_here import two_cells
 
-from powercut.campaign.assemble import same_run
 from powercut.cluster import claims
 from powercut.cluster.ledger import Claim, Item, Ledger
 from powercut.cluster.messages import Done
@@ -27,7 +26,7 @@ from powercut.scenario.settings import Parameters
 from powercut.store.binding import binding_of
 from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_result import FindingRecord, TrialResult
-from powercut.trial.controls import controls_for
+from powercut.trial.controls import controls_for, same_run
 from powercut.trial.job import TrialJob
 
 TRIALS = 41

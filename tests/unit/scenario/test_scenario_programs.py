@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from powercut.campaign.assemble import same_run
 from powercut.disk.root_image import RootImage
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
@@ -23,7 +22,7 @@ from powercut.scenario.settings import (
     ProgramSettings,
     WalSettings,
 )
-from powercut.trial.controls import controls_for
+from powercut.trial.controls import controls_for, same_run
 from powercut.workload.port import Run, SuitePackages
 from powercut.workload.program.sync_trace import TRACER
 from powercut.workload.table import workload_of
