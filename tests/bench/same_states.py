@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether another checkout of powercut makes the same disk of each state, and finds the same in it.
 
-Recordings with losses and without, of several kinds of file systems and programs, are explored by
-both with several seeds.  Every state must be in both, with the same bytes on its whole disk and
-the same findings: who makes states faster shows by this that they are the same states.
+Recordings with losses and without, of several kinds of file systems and programs and one of them
+long, are explored by both with several seeds, and once with life after recovery.  Every state
+must be in both, with the same bytes on its whole disk and the same findings: who makes states
+faster shows by this that they are the same states.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from powercut.paths import PROGRAMS, ROOT
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
 
-SEEDS: Final = (0, 1)
-"""Of the explorations of each recording."""
+WAYS: Final = ((0, 0), (1, 0), (2, 16))
+"""Explorations of each recording: a seed, and by how many records life goes on after recovery."""
 
 _STATES: Final = 192
 _TIMEOUT_S: Final = 600.0
@@ -43,6 +44,7 @@ cells:
   - {name: btrfs, filesystem.type: btrfs, filesystem.mount: [max_inline=0], disk.size: 300MiB}
   - {name: aligned, filesystem.type: ext4, workload.record: 4096, workload.streams: 8}
   - {name: lying, filesystem.type: xfs, disk.flush: ignored, disk.fua: ignored}
+  - {name: long, filesystem.type: xfs, cut.trigger: {acks: 6000}}
   - {name: unsynced, filesystem.type: ext4, workload.sync: none}
 """
 _PROGRAM: Final = f"""
@@ -86,21 +88,23 @@ def _recorded(folder: Path) -> list[tuple[str, TrialDir]]:
 def compared(name: str, trial: TrialDir, against: Path) -> Figure:
     """How many states of a recording are the same.  Raises HostError if one is not."""
     told = 0
-    for seed in SEEDS:
-        here, there = (_told(trial, checkout, seed) for checkout in (ROOT, against))
+    for seed, after in WAYS:
+        here, there = (_told(trial, checkout, seed, after) for checkout in (ROOT, against))
         if here != there:
             only = [*(here - there)][:1] + [*(there - here)][:1]
-            raise HostError(f"{name}, seed {seed}: not the same states: {' and '.join(only)}")
+            where = f"{name}, seed {seed}, after {after}"
+            raise HostError(f"{where}: not the same states: {' and '.join(only)}")
         told += sum(here.values())
     return Figure(f"{name}, same disks and findings", told, told, str(against), "states", 1.0)
 
 
-def _told(trial: TrialDir, checkout: Path, seed: int) -> Told:
+def _told(trial: TrialDir, checkout: Path, seed: int, after: int) -> Told:
     asked = {
         "trial": str(trial.path.resolve()),
         "run": str(trial.run.resolve()),
         "states": _STATES,
         "seed": seed,
+        "after": after,
     }
     done = subprocess.run(
         [sys.executable, states_told.__file__, json.dumps(asked)],

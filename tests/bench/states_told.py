@@ -5,7 +5,8 @@ Run by path, with the powercut that is compared on PYTHONPATH, which may be an o
 command line is a JSON object with the settings; standard output has a line for each state, in no
 order: what the state is, a digest of its whole disk, and its findings.  The digest is made here,
 page by page, from what that powercut lays over the base image, so it is the same however the
-powercut itself tells disks apart.  What a recovery wrote has the time in it, and is not compared.
+powercut itself tells disks apart.  What a recovery wrote has the time in it: of a cut of a
+recovery no disk is told, only the state and its findings.
 """
 
 from __future__ import annotations
@@ -58,19 +59,30 @@ def main() -> None:
         LocalWorker._judge
     )  # all that is judged, first recoveries and second ones, goes this way
 
+    second, nested = LocalWorker.judge_second, [False]
+
+    def of_recovery(self: Any, *args: Any, **named: Any) -> Any:
+        nested[0] = True
+        try:
+            return second(self, *args, **named)
+        finally:
+            nested[0] = False
+
     def told(self: Any, writes: Sequence[ImageWrite], claims: Any) -> Any:
         judged = judge(self, writes, claims)
         state = writes.state if isinstance(writes, StateImage) else None
         line = {
             "state": repr(state),
-            "disk": disk.digest(writes),
+            "disk": "of a recovery" if nested[0] else disk.digest(writes),
             "findings": sorted(repr(found) for found in judged.findings),
         }
         sys.stdout.write(json.dumps(line) + "\n")
         return judged
 
     LocalWorker._judge = told  # type: ignore[method-assign]
-    wanted = ExploreRequest(budget=Budget(states=asked["states"]), seed=asked["seed"])
+    LocalWorker.judge_second = of_recovery  # type: ignore[method-assign]
+    budget = Budget(states=asked["states"])
+    wanted = ExploreRequest(budget=budget, seed=asked["seed"], after=asked["after"])
     explore(trial, wanted, keep=False)
 
 
