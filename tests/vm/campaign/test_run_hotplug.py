@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.model.verdict import LsnRange
+from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
@@ -30,6 +30,7 @@ def test_a_disk_that_was_plugged_in_keeps_what_it_promised_unless_flushes_are_dr
     honest, unsafe = (cell.trials[0] for cell in result.cells)
     assert honest.findings == ()
     assert honest.commits_acked >= 30
+    assert unsafe.verdict is Verdict.LOSSY, unsafe.findings
     assert unsafe.lost_lsns == unsafe.exposure.lsns == (LsnRange(1, unsafe.commits_acked),)
     for trial in ResultDir.open(Path(result.result_directory)).trials():
         assert open_trial(trial).record.guest_facts["disks_at_boot"] == "none"
