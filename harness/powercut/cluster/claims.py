@@ -92,7 +92,9 @@ def keep(done: Done, trial: TrialDir, host: str) -> None:
     with host_errors(trial.path):
         for name, text in done.files.items():
             (new.path / name).write_text(text, encoding="utf-8")
-    write_place(new.path, Place(host=host, folder=done.folder, seconds=done.seconds))
+    write_place(
+        new.path, Place(host=host, folder=done.folder, seconds=done.seconds, tries=done.tries)
+    )
     with host_errors(trial.path):
         remove_tree(trial.path)
         new.path.rename(trial.path)

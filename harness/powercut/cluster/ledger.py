@@ -67,6 +67,10 @@ class Claim:
     row: Row | None = None
     """Where it has no folder."""
 
+    tries: int = 1
+    """How often the host says that it began it.  What became of the others no one knows, so that
+    such a claim is judged as a loss is, and counted in the account."""
+
     def told(self, *, earlier: bool = False) -> TrialFinished:
         """The same for whoever watches the run; `earlier`: it was interrupted after it."""
         item, result = self.item, self.result
@@ -271,11 +275,14 @@ class Ledger:
             count = Counter(claim.host.name for claim in (*every, *self._controls.values()))
             rows = {host.name: self._rows.count(host.name) for host in hosts}
             judged = self._rows.judged
+            again = [c for c in (*every, *self._controls.values()) if c.tries > 1]
         sound = [claim for claim in every if claim.result.verdict in _SOUND]
         judged += sum(claim.judged for claim in sound)
         lossy = [claim for claim in every if claim.result.verdict is Verdict.LOSSY]
+        begun = Counter(claim.host.name for claim in again)
+        made = {host.name: count[host.name] + rows[host.name] for host in hosts}
         return FleetAccount(
-            hosts=tuple(host.account(count[host.name] + rows[host.name]) for host in hosts),
+            hosts=tuple(host.account(made[host.name], begun[host.name]) for host in hosts),
             claims=len(sound) + sum(rows.values()),
             claims_judged=judged,
             losses_judged=sum(claim.judged for claim in lossy),

@@ -99,8 +99,8 @@ class ClusterHost:
         """Whether it can be given work at the moment."""
         return self.present and self.gone_since is None
 
-    def account(self, trials: int) -> HostAccount:
-        """What became of it; `trials` of its trials count."""
+    def account(self, trials: int, begun_again: int = 0) -> HostAccount:
+        """What became of it; `trials` of its trials count, `begun_again` of which not at once."""
         return HostAccount(
             name=self.name,
             state=self.state,
@@ -108,6 +108,7 @@ class ClusterHost:
             processor=self.processor,
             trials=trials,
             repeated=self.repeated,
+            begun_again=begun_again,
             seconds=round(self.seconds, 3),
         )
 

@@ -254,15 +254,17 @@ class ClusterRun(Run):
         )
         programs = program_digests(self.rig, item.parameters)
         folder = f"{self._folder(host)}/{place.relative}"
-        claim = Claim(host, item, accept(done, folder, job, place, programs), place)
-        if self._row_file is not None and item.control is None and fits_a_row(claim.result):
+        result = accept(done, folder, job, place, programs)
+        claim = Claim(host, item, result, place, tries=done.tries)
+        at_once = item.control is None and done.tries == 1
+        if self._row_file is not None and at_once and fits_a_row(result):
             claim.row = row_of(done, claim.result, host.name)
         else:
             keep(done, place, host.name)
             if host.folder is not None:  # its evidence is here
                 fetch(host, place)
                 remove_tree(host.folder / folder)
-        if claim.result.verdict is Verdict.LOSSY:
+        if result.verdict is Verdict.LOSSY or done.tries > 1:
             self._judge(claim)
         return claim
 
@@ -350,7 +352,7 @@ class ClusterRun(Run):
         if where is None or host is None or not same_trial(place, self._job(item)):
             return None
         judged = where.judged_here and place.kept
-        return Claim(host, item, place.read_verdict(), place, judged)
+        return Claim(host, item, place.read_verdict(), place, judged, tries=where.tries)
 
     def _job(self, item: Item) -> TrialJob:
         return TrialJob(

@@ -50,6 +50,7 @@ def checked(fleet: FleetAccount) -> str:
     """How far the word of the hosts was checked."""
     parts = _checked(fleet, "made these trials", "losses were fetched and judged again here")
     parts += _sample(fleet, "trials that lost nothing", "recordings")
+    parts += _begun_again(fleet)
     return "; ".join(parts) + ". A host that makes up whole recordings would not be found out."
 
 
@@ -67,6 +68,18 @@ def _checked(fleet: FleetAccount, did: str, judged: str) -> list[str]:
     if fleet.losses_judged:
         parts.append(f"all {fleet.losses_judged:,} {judged}")
     return parts
+
+
+def _begun_again(fleet: FleetAccount) -> Iterator[str]:
+    """Trials that a host did not make at once: what the earlier tries came to no one knows."""
+    again = [host for host in fleet.hosts if host.begun_again]
+    if again:
+        total = count(sum(host.begun_again for host in again), "trial")
+        yield (
+            f"{total} {'was' if total.startswith('1 ') else 'were'} begun more than once, on "
+            f"{', '.join(host.name for host in again)}: each was judged again here, and what the "
+            "earlier tries came to is not known"
+        )
 
 
 def _who(fleet: FleetAccount, did: str) -> str:

@@ -37,6 +37,10 @@ class HostAccount(Record):
     repeated: int = 0
     """Trials of it that do not count, and were made again elsewhere."""
 
+    begun_again: int = 0
+    """Trials of it that count and that it began more than once, as it says: each was judged here,
+    and what the earlier tries came to is not known."""
+
     seconds: float = 0.0
     """How long it was at work, all its jobs added up."""
 
@@ -92,5 +96,6 @@ def _together(parts: list[HostAccount]) -> HostAccount:
         processor=next((part.processor for part in parts if part.processor), ""),
         trials=sum(part.trials for part in parts),
         repeated=sum(part.repeated for part in parts),
+        begun_again=sum(part.begun_again for part in parts),
         seconds=round(sum(part.seconds for part in parts), 3),
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from pydantic import Field
+
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, find_model
 
@@ -26,6 +28,9 @@ class Place(Record):
 
     seconds: float
     """What the trial took there."""
+
+    tries: int = Field(default=1, ge=1)
+    """How often the trial was begun there, as that host says: again after a worker had died."""
 
     judged_here: bool = False
     """Whether the recording was fetched and judged again here, with the same outcome."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import BELIEF
+from mutants.suites import BEGUN, BELIEF
 
 _C = "harness/powercut/cluster"
 belief = planter("belief", BELIEF)
+begun = planter("begun", BEGUN)
 
 MUTANTS: tuple[Mutant, ...] = (
     *belief(
@@ -168,6 +169,24 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             "False",
             "a host is not believed since this one cannot judge",
+        ),
+    ),
+    *begun(
+        f"{_C}/run.py",
+        (
+            "again-believed",
+            At("ClusterRun._claim", "result.verdict is Verdict.LOSSY or done.tries > 1"),
+            "result.verdict is Verdict.LOSSY",
+            "a trial that a host began until it came out well is believed without a look",
+        ),
+    ),
+    *begun(
+        f"{_C}/claims.py",
+        (
+            "tries-not-kept",
+            At("keep", "tries=done.tries"),
+            "tries=1",
+            "how often a host began a trial does not lie beside its evidence",
         ),
     ),
 )

@@ -23,6 +23,7 @@ from far_runs import (
 from powercut.cluster.host import RunHere
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
+from powercut.report.fleet import checked
 from powercut.store.place import read_place
 
 pytestmark = pytest.mark.usefixtures("fake_machine", "no_patience")
@@ -148,3 +149,28 @@ def test_a_host_that_repeats_a_trial_until_it_is_safe_is_found(hosts, tmp_path, 
     assert states(done)["beta"] == "distrusted"
     assert "one trial has one outcome, and it had LOSSY, then LOSSY" in reason(done, "beta")
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
+
+
+def test_a_trial_that_was_begun_again_is_judged_here_and_counted(hosts, tmp_path, monkeypatch):
+    """As by a host whose worker dies whenever a trial has lost something, until one has not."""
+    make = RunHere._make
+
+    def killed_once(self, order, place, tries):
+        if order.control is None and self._root == hosts["beta"].root:
+            tries.parent.mkdir(parents=True, exist_ok=True)
+            tries.write_text("begun\n")
+        return make(self, order, place, tries)
+
+    monkeypatch.setattr("powercut.cluster.host.RunHere._make", killed_once)
+    monkeypatch.setattr("powercut.cluster.ledger.JUDGED_PART", 0.0)
+    first(hosts, "beta", honestly)
+    done = run(hosts, tmp_path, text=SCENARIO.partition("cells:")[0])
+    assert done.cells[0].verdict is Verdict.SAFE
+    assert set(states(done).values()) == {"took-part"}
+    places = [read_place(trial.path) for trial in folders(done)]
+    of_beta = [place for place in places if place.host == "beta" and place.tries == 2]
+    assert of_beta
+    assert all(place.judged_here for place in of_beta)
+    begun = {host.name: host.begun_again for host in done.fleet.hosts}
+    assert begun == {"alpha": 0, "beta": len(of_beta), "gamma": 0}
+    assert "begun more than once, on beta: " in checked(done.fleet)
