@@ -13,8 +13,8 @@ from powercut.cli.output import INTERRUPTED, TROUBLE
 from powercut.model.errors import UsageError
 from powercut.paths import INSTALLED, ROOT
 
-WORKERS = ("-n", "3", "--dist", "loadscope", "--no-loadscope-reorder")
-"""One process more than a small host has processors: tests wait for disks, kernels and deadlines.
+WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
+"""Two processes more than a small host has processors: tests wait for disks, kernels and deadlines.
 tests/conftest.py says which of them stay in one."""
 
 
@@ -52,7 +52,7 @@ def test(arguments: Sequence[str]) -> int:
     In a checkout these are powercut's own tests; installed, what `powercut init` made in the
     current folder, or what ARGUMENTS name. Each cell of a scenario is a test.
 
-    powercut's own tests run in three processes, those that boot guests first.  -n 0 runs one test
+    powercut's own tests run in four processes, those that boot guests first.  -n 0 runs one test
     after the other.
     """
     import os
