@@ -176,15 +176,35 @@ def for_all(paths: Iterable[Path]) -> bool:
 
 
 def _is_for_all(path: Path) -> bool:
-    path = Path(os.path.realpath(path))
     try:
         mode = path.stat().st_mode
-        above = [one.stat().st_mode for one in path.parents]
+        passed = [one.stat().st_mode for one in _passed(path)]
     except OSError:
         return True  # it is missing, whoever looks
     wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
     wanted |= stat.S_IWOTH if stat.S_ISSOCK(mode) else 0
-    return mode & wanted == wanted and all(one & stat.S_IXOTH for one in above)
+    return mode & wanted == wanted and all(one & stat.S_IXOTH for one in passed)
+
+
+def _passed(path: Path) -> set[Path]:
+    """Every folder that a look-up of `path` passes, those of its links among them.
+
+    There is something of that name: links without end would not lead to it.
+    """
+    at, passed = Path("/"), {Path("/")}
+    left = [*path.absolute().parts[:0:-1]]
+    while left:
+        part = left.pop()
+        one = at.parent if part == ".." else at / part
+        if one.is_symlink():
+            target = one.readlink()
+            at = Path("/") if target.is_absolute() else at
+            left += [part for part in reversed(target.parts) if part != "/"]
+            continue
+        at = one
+        if left:
+            passed.add(at)
+    return passed
 
 
 @cache

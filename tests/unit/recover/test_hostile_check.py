@@ -110,7 +110,7 @@ def test_what_is_shown_of_an_empty_place_holds_no_socket():
 UNVEILED = f"""
 import sys
 sys.path[:0] = {sys.path!r}
-import socket, subprocess
+import os, socket, subprocess
 from pathlib import Path
 from powercut.recover.native.folder import check_folder
 place = Path(sys.argv[1])
@@ -149,7 +149,7 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
             check=False,
             timeout=120,
         )
-    assert done.stdout == "b'.' \n", done.stderr
+    assert (done.returncode, done.stdout) == (0, "b'.' \n"), done.stderr
 
 
 REFUSED = f"""
@@ -187,7 +187,8 @@ def test_where_namespaces_are_forbidden_nothing_runs_on_the_host(tmp_path):
         check=False,
         timeout=120,
     )
-    assert done.stdout == "True\nTrue True\nTrue True\n", done.stderr
+    said = "True\nTrue True\nTrue True\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
 def test_programs_of_32_bits_run(tmp_path):
