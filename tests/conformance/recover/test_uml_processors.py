@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """User-Mode Linux on processors whose register state is larger than it knows (AMX).
 
-The host of the test is made such a one: `linux.uml` comes to be a script that preloads
-tests/support/large_registers.c.
+The host of the test is made such a one: tests/support/large_registers.c is preloaded, too.
 """
 
 import os
@@ -10,8 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import processors
 import pytest
-from processors import SAID, be_such_a_host, large_registers
+from processors import SAID, be_such_a_host, large_registers, passes_all_registers
 
 from powercut.doctor import host as doctor
 from powercut.model.errors import HostError
@@ -20,7 +20,6 @@ from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import proof as uml_proof
 from powercut.recover.uml.engine import UmlEngine, unavailable
-from powercut.recover.uml.kernel import host_kernel
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.wal.slots import SlotState
 
@@ -29,15 +28,22 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailabl
 LOG = (f"run_id={'0' * 32}", "layout=append", "path=/mnt/wal", "record=512")
 READ = ("/bin/wal", "read", *LOG)
 WRITE = ("/bin/wal", "write", *LOG, "sync=fdatasync", "channel=fd:3", "records=10")
-LAST_SHORT = (6, 12)
-"""The last release that is known to pass a shorter set of registers than such a processor has."""
 REASON = f"User-Mode Linux does not work here: {SAID}"
 
 
 @pytest.fixture(scope="module")
 def processor(tmp_path_factory):
-    """A folder for PATH with a `linux.uml` that meets such a processor."""
+    """What plays such a processor, which is shown to have its effect."""
     return large_registers(tmp_path_factory.mktemp("large-registers"))
+
+
+def test_a_double_without_effect_is_an_error(tmp_path, monkeypatch):
+    """ld.so ignores what is no library, and the kernel boots."""
+    if why := passes_all_registers():
+        pytest.skip(why)
+    monkeypatch.setattr(processors, "_build", Path.touch)
+    with pytest.raises(AssertionError, match=r"plays no processor with AMX.*a probe kernel ran"):
+        large_registers(tmp_path)
 
 
 @pytest.fixture
@@ -47,10 +53,8 @@ def cured(processor, monkeypatch):
 
 @pytest.fixture
 def without_cure(processor, monkeypatch):
-    folder = host_kernel().module_folder
-    assert folder is not None
-    if tuple(map(int, folder.parent.name.split(".")[:2])) > LAST_SHORT:
-        pytest.skip(f"User-Mode Linux {folder.parent.name} passes the whole set of registers")
+    if why := passes_all_registers():
+        pytest.skip(why)
     be_such_a_host(monkeypatch, processor, cured=False)
 
 
