@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands as an ordinary user, who can read this checkout wherever it lies."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import sys
+from pathlib import Path
+
+from powercut.paths import BUILD, ROOT
+from powercut.sandbox.users import topmost
+
+NOBODY = 65534
+_FIRST_FD = 3
+
+
+def as_ordinary_user() -> list[str]:
+    """What stands before a command; empty for an ordinary user.
+
+    Root's becomes `nobody`.  A checkout below a folder that only root may enter, such as root's
+    home, stays where it is: in a mount namespace of the command's own that folder is another one,
+    which is open to all and has nothing but the checkout and what was built of it.
+    """
+    if os.geteuid():
+        return []
+    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+    needed = topmost({ROOT, BUILD, Path(sys.prefix), Path(sys.base_prefix)})
+    shown = [path for path in needed if closed_above(path) is not None]
+    if not shown:
+        return user
+    return ["unshare", "--mount", "--", "sh", "-ec", _open(shown), "sh", *user]
+
+
+def closed_above(path: Path) -> Path | None:
+    """The topmost folder above it, or itself, that not every user may enter; None if all may."""
+    ways = [*reversed(path.parents), path]
+    return next((one for one in ways if not one.stat().st_mode & stat.S_IXOTH), None)
+
+
+def _open(shown: list[Path]) -> str:
+    """A script that opens those folders, then covers what is closed, then shows them there."""
+    opened = [f"exec {number}<{shlex.quote(str(path))}" for number, path in _numbered(shown)]
+    closed = {str(closed_above(path)) for path in shown}
+    covered = [f"mount -t tmpfs -o mode=755 none {shlex.quote(one)}" for one in sorted(closed)]
+    bound = [
+        f"mkdir -p {shlex.quote(str(path))}\n"
+        f"mount --no-canonicalize --bind /proc/self/fd/{number} {shlex.quote(str(path))}\n"
+        f"exec {number}<&-"
+        for number, path in _numbered(shown)
+    ]
+    return "\n".join(["umask 022", *opened, *covered, *bound, 'exec "$@"'])
+
+
+def _numbered(shown: list[Path]) -> list[tuple[int, Path]]:
+    return list(enumerate(shown, _FIRST_FD))
