@@ -7,6 +7,7 @@ after the cut and in crash states (powercut.explore.trial).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,7 +33,6 @@ from powercut.verdict.reading import Gaps
 from powercut.verdict.untested import untested_of_program
 from powercut.workload.port import AcksByLines, Promises
 
-_INJECTED_NAMED: Final = 4
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
 
@@ -108,11 +108,14 @@ def _not_met(record: TrialRecord, timeline: Timeline) -> Iterator[str]:
 
 
 def _injected(timeline: Timeline) -> Iterator[str]:
-    made = injected_errors(timeline)
-    for at, what in made[:_INJECTED_NAMED]:
-        yield f"{what}, {(int(at) - int(timeline.start_ns)) / 1e9:.3f} s after power-on"
-    if len(made) > _INJECTED_NAMED:
-        yield f"{len(made) - _INJECTED_NAMED:,} more"
+    """Of each kind that was made the first request, and how many there were."""
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for at, what in injected_errors(timeline):
+        request, _, error = what.rpartition(": ")
+        kind = kinds.setdefault((re.split(", | of ", request)[0], error), [])
+        kind.append(f"{what}, {(int(at) - int(timeline.start_ns)) / 1e9:.3f} s after power-on")
+    for made in kinds.values():
+        yield made[0] if len(made) == 1 else f"{made[0]}, the first of {len(made):,}"
 
 
 def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from contextlib import suppress
@@ -156,6 +157,16 @@ def test_an_error_that_was_met_is_named_and_its_loss_is_its_own(recorded):
     said = [step.text for step in result.loss.steps]
     assert "the disk fails request 14, as it was told to" in said
     assert "operation 7 is acknowledged as durable, although request 14 had failed" in said
+
+
+def test_errors_are_named_by_kind_with_the_first_of_each(recorded):
+    errors = ({"on": "flush", "nth": 3}, {"on": "write", "nth": 8, "times": 5})
+    result = judge_recording(recorded(ALL, errors=errors))
+    told = [re.sub(r"[0-9.]+ s after", "N s after", one) for one in result.injected]
+    assert told == [
+        "flush, request 5: EIO, N s after power-on",
+        "write, request 14: EIO, N s after power-on, the first of 5",
+    ]
 
 
 def test_an_honest_program_on_a_disk_with_errors_is_safe(recorded):

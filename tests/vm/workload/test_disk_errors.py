@@ -54,7 +54,11 @@ def test_a_mirror_hides_the_errors_of_one_disk_and_encryption_none(layered):
     cell, shown = layered["a-mirror-loses-a-disk"]
     (trial,) = cell["trials"]
     assert (trial["verdict"], trial["findings"], trial["commits_lost"]) == ("safe", [], 0)
-    assert "Injected error: write" in shown
+    # Which request meets an error first, and after how many the mirror goes without, is timing.
+    kinds = [one.partition(",")[0] for one in trial["injected"]]
+    assert {*kinds} <= {"write", "flush"}
+    assert len(kinds) == len({*kinds}) > 0
+    assert all(f"Injected error: {one}." in shown for one in trial["injected"])
     cell, _ = layered["crypt"]
     (trial,) = cell["trials"]
     assert (cell["verdict"], trial["commits_lost"]) == ("lossy", 1), cell["reasons"]
