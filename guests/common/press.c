@@ -21,10 +21,14 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define INTERVAL "/proc/sys/vm/dirty_writeback_centisecs"
+
+static pid_t presser;
+static uint64_t next_seed;
 
 static const uint64_t TURN_NS = 20000000, PAUSE_NS = 250000;
 
@@ -92,5 +96,15 @@ int press_begin(uint64_t seed)
     close(interval);
     if (high >= 0)
         close(high);
-    return child < 0 ? -1 : 0;
+    if (child < 0)
+        return -1;
+    presser = child;
+    next_seed = seed + 1;
+    return 0;
+}
+
+void press_again(pid_t gone, int status)
+{
+    if (presser > 0 && gone == presser && WIFSIGNALED(status))
+        press_begin(next_seed);
 }

@@ -6,9 +6,14 @@
 #define POWERCUT_PRESS_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 /* From now on a process has this kernel write back all that is dirty, again and again, at instants
  * that `seed` decides.  0, or -1 and errno. */
 int press_begin(uint64_t seed);
+
+/* To be told of each child that `wait` has had.  A program may kill every process that it can; if
+ * that took the one that presses, there is another from now on. */
+void press_again(pid_t gone, int status);
 
 #endif

@@ -125,8 +125,10 @@ void wait_listening(pid_t child, int *status)
     if (polled[0].fd < 0)
         die("signalfd");
     while ((ended = waitpid(-1, status, WNOHANG)) != child) {
-        if (ended > 0)
+        if (ended > 0) {
+            press_again(ended, *status);
             continue;
+        }
         polled[1].revents = 0;
         if (ended < 0 || (poll(polled, 2, -1) < 0 && errno != EINTR))
             die("wait for a program");

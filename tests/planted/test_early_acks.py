@@ -209,6 +209,7 @@ def test_on_a_disk_faster_than_the_window_no_ack_is_proved():
     assert check_exposure(report) == []
     assert proof.shortest_sync_ns == 2 * US < proof.window_ns
     (finding,) = check_acks(proof)
+    assert f"within {proof.window_ns // US:,} µs" in finding.message.replace("\n", " ")
     assert finding.verdict is Verdict.INCONCLUSIVE
     assert finding.lsns == proof.unproved != ()
     assert "the shortest sync took 2 µs" in finding.message

@@ -30,6 +30,7 @@ from mutants import (
     lending,
     levels,
     orders,
+    presses,
     programs,
     sandboxes,
     states,
@@ -49,6 +50,7 @@ MUTANTS = (
     *sandboxes.MUTANTS,
     *beliefs.MUTANTS,
     *lending.MUTANTS,
+    *presses.MUTANTS,
 )
 
 

@@ -95,8 +95,9 @@ class CaptureResult(Record):
     that ignores every sync; empty if it was not looked at.  `changes` counts those of sizes and
     names; `start_ns` is the instant on the log's clock from which times are told.  `positive` is
     what the check found in the folder as it was at the cut, and `reads` which files it read there;
-    null if that is not known; `outside` is what was written outside of DIR.  `state_s` is what a
-    check may have taken (seconds).  `explored` is what was asked for, and what came of it.
+    null if that is not known; `outside` is what was written outside of DIR; `untested` has what
+    else the verdict does not speak of.  `state_s` is what a check may have taken (seconds).
+    `explored` is what was asked for, and what came of it.
     """
 
     format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
@@ -115,6 +116,7 @@ class CaptureResult(Record):
     positive: PositiveControl | None = None
     reads: CheckReads | None = None
     outside: Outside = Outside()
+    untested: tuple[str, ...] = ()
     explored: ExploreResult
 
 

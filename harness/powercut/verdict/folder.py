@@ -29,6 +29,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
 from powercut.store.folder import CaptureResult, FolderSeen
+from powercut.verdict.untested import untested_of_boots
 
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
@@ -64,6 +65,7 @@ def verdict_of_capture(
         positive=seen.positive,
         reads=seen.reads,
         outside=outside,
+        untested=() if recording.record.share else tuple(untested_of_boots()),
         explored=explored,
     )
 

@@ -10,7 +10,10 @@ from powercut.model.creation import UNKNOWN_CREATION
 from powercut.model.outside import UNKNOWN_OUTSIDE
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import UNKNOWN_READS
+from powercut.sandbox.rebooted import BOOT_OF_THE_HOST, new_clocks
 from powercut.scenario.choices import Writeback
+from powercut.scenario.machines import LOOP
+from powercut.scenario.settings import ProgramSettings
 from powercut.store.trial_dir import TrialRecord
 
 _WRITEBACK: Final = (
@@ -47,3 +50,12 @@ def untested_of_program(
     yield from untested_of(record)
     if not record.pressed and record.parameters.workload.writeback is Writeback.PRESSED:
         yield _WRITEBACK.format("the kernel that it ran on is not powercut's to press")
+    workload = record.parameters.workload
+    if isinstance(workload, ProgramSettings) and workload.where == LOOP:
+        yield from untested_of_boots()
+
+
+def untested_of_boots() -> Iterator[str]:
+    """The same of a program that ran on this host's kernel, where its check runs as well."""
+    if not new_clocks():
+        yield BOOT_OF_THE_HOST

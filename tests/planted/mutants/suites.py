@@ -74,6 +74,18 @@ LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listen
 VIEW_OF = Suite("shown", (), (pytest("tests/unit/recording/test_recording_view.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
+PROGRAMS_VERDICT = Suite("what is not tested", (), (pytest("tests/unit/verdict"),))
+PRESSER = Suite("presser", (), (pytest("tests/unit/machine/guest/test_press.py"),))
+PRESSED = Suite(
+    "pressed kernel",
+    (make("guests/uml"),),
+    (pytest("tests/vm/workload/test_page_cache.py", "-k", "sends_no_flush"),),
+)
+PRESSED_ALONE = Suite(
+    "pressed kernel of a program that kills",
+    (make("guests/uml"),),
+    (pytest("tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose"),),
+)
 READS = Suite(
     "what checks read",
     (),

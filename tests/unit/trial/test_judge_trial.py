@@ -45,6 +45,7 @@ def test_an_honest_disk_is_safe_with_everything_counted(played):
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert (result.commits_acked, result.commits_attempted, result.commits_lost) == (5, 5, 0)
     assert (result.exposure.records, result.exposure.longest_ms) == (0, 0)
+    assert result.loss is None
 
 
 def test_a_guest_that_answers_no_ping_is_not_judged_by_receipts(played):
@@ -67,6 +68,7 @@ def test_a_disk_that_lies_about_flushes_has_lost_all_and_is_convicted_twice(play
     ]
     assert {finding.lsns for finding in result.findings} == {(LsnRange(1, 5),)}
     assert (result.exposure.records, result.exposure.never_durable) == (5, 5)
+    assert result.loss is not None
 
 
 def test_an_ack_before_its_flush_is_exposed_although_nothing_is_lost(played):

@@ -13,12 +13,14 @@ from powercut.model.outside import Outside
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
 from powercut.store.exploration import ExplorationFinding, ExploreCoverage, ExploreResult
 from powercut.store.folder import FolderSeen
+from powercut.verdict import untested
 from powercut.verdict.folder import verdict_of_capture
 
 
-def recording(acked=12, gaps=(), doubts=(), files=()):
+def recording(acked=12, gaps=(), doubts=(), files=(), share=""):
     """What a verdict looks at of one."""
     history = SimpleNamespace(acked=range(acked), attempted=range(acked))
     return SimpleNamespace(
@@ -27,7 +29,7 @@ def recording(acked=12, gaps=(), doubts=(), files=()):
         outside=lambda *, alone: Outside(files, alone=alone),
         history=history,
         start_ns=0,
-        record=SimpleNamespace(cut_ns=1),
+        record=SimpleNamespace(cut_ns=1, share=share),
         space=lambda promise: SimpleNamespace(rows=()),
     )
 
@@ -124,3 +126,12 @@ def test_of_a_recording_that_its_host_damaged_nothing_follows():
     damaged = recording(acked=0, gaps=("no room",), doubts=("no room",))
     result = verdict_on(damaged, FolderSeen(seen(distinct=0).explored))
     assert (result.verdict, result.reasons) == (Verdict.INCONCLUSIVE, ("no room",))
+
+
+def test_where_a_check_sees_the_boot_of_the_host_it_is_said(monkeypatch):
+    """Not of a command that ran in a guest, which has booted by itself."""
+    monkeypatch.setattr(untested, "new_clocks", lambda: [])
+    assert verdict_on(recording(), SEEN).untested == (BOOT_OF_THE_HOST,)
+    assert verdict_on(recording(share="virtiofs"), SEEN).untested == ()
+    monkeypatch.setattr(untested, "new_clocks", lambda: ["unshare", "--time", "--"])
+    assert verdict_on(recording(), SEEN).untested == ()

@@ -8,12 +8,14 @@ import pytest
 
 from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
+from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
 from powercut.scenario.choices import Writeback
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings, WalSettings
 from powercut.store.trial_dir import TrialRecord
 from powercut.trial.job import RecordingInProgress
 from powercut.trial.system import KernelSystem
+from powercut.verdict import untested
 from powercut.verdict.untested import untested_of, untested_of_program
 
 
@@ -109,3 +111,16 @@ def test_a_variable_that_did_not_reach_the_program_is_named():
     (told,) = (one for one in untested_of_program(kept) if one not in usual)
     assert "LEDGER_FORGETS; nor with 2 others" in told
     assert not any("environment" in one for one in usual)
+
+
+def test_where_a_check_sees_the_boot_of_the_host_it_is_said(monkeypatch):
+    """Of a program that ran on the host's kernel; any other has booted by itself."""
+
+    def told(where: str) -> bool:
+        return BOOT_OF_THE_HOST in untested_of_program(record(program(where=where), pressed=True))
+
+    monkeypatch.setattr(untested, "new_clocks", lambda: [])
+    assert told("loop")
+    assert not told("uml")
+    monkeypatch.setattr(untested, "new_clocks", lambda: ["unshare", "--time", "--"])
+    assert not told("loop")

@@ -43,6 +43,12 @@ cells:
     workload.command: {store} overwrite-first
     workload.writeback: usual
     explore.budget: 40
+  - name: overwrite-first-alone
+    workload.command: {store} overwrite-first-alone
+    expect: lossy
+  - name: undo-first-alone
+    workload.command: {store} undo-first-alone
+    explore.budget: 40
   - name: header-first
     workload.command: {store} header-first
     expect: lossy
@@ -76,7 +82,7 @@ def test_an_order_that_is_the_page_cache_s_to_choose_is_found(tmp_path: Path) ->
     """Without controls none is SAFE; what is honest is said to lose nothing."""
     result = ran(tmp_path, SCENARIO + STORES.format(store=pressed_store.__file__))
     verdicts = {cell.cell: cell.verdict for cell in result.cells}
-    lossy = {"overwrite-first", "header-first"}
+    lossy = {"overwrite-first", "overwrite-first-alone", "header-first"}
     assert {name for name, verdict in verdicts.items() if verdict is Verdict.LOSSY} == lossy
     for cell in result.cells:
         (trial,) = cell.trials

@@ -132,6 +132,7 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
         told.append(("not tested", result.reads.words))
     if result.outside.words:
         told.append(("not tested", result.outside.words))
+    told += (("not tested", one) for one in result.untested)
     if result.control:
         must = "as it must be" if result.control == "LOSSY" else "and it should be LOSSY"
         told.append(("control", f"on a host that ignores every sync: {result.control}, {must}"))
