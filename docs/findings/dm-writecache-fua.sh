@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # dm-writecache on an SSD does not commit a write with FUA: an fsync of ext4 is lost.
 #
-#     sh in-uml.sh linux-dm-writecache-fua.sh        # or as root, in an empty folder
+#     sh in-uml.sh dm-writecache-fua.sh        # or as root, in an empty folder
 #
 # Files are replaced and synced; then the power goes: what disk and cache have is copied, and activated and mounted
 # again.  The twin has a loop device between cache and file system, for which the kernel makes a flush of each FUA.

@@ -74,7 +74,7 @@ def on_files(words: list[str], posix: bool) -> tuple[dict[str, Any], str]:
             recording = next((results / "capture").iterdir())
             named = ("--promise", "posix", "--budget", STATES)
             found["posix"] = said("explore", recording, *named)["verdict"].upper()
-        why = [one["message"] for one in explored["findings"]]
+        why = [one["examples"][0]["message"] for one in explored["findings"]]
         return found, why[0] if seen["verdict"] == "inconclusive" and why else ""
 
 

@@ -47,7 +47,7 @@ _TAIL: Final = """
 A cause that is a link has a page of its own, with the line of the source, a reproduction and its
 twin. All cells on a disk, and one of them on files, too:
 
-    for language in python rust go; do workloads/products/packages.sh $language; done
+    for language in python rust go node java; do workloads/products/packages.sh $language; done
     .venv/bin/python tests/support/products_measured.py    # measures all, writes this page
     ./powercut run scenarios/products
     ./powercut try --acks 24 -- workloads/products/xapian.py    # on a disk and on files

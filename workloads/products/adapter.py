@@ -11,8 +11,9 @@ An adapter has a class with three or four methods, and hands it to `main`:
 `damaged` of the class are the exceptions by which the product itself says that its store makes no
 sense: they convict.  Any other exception ends the check, which is INCONCLUSIVE.
 
-The word also=PATH of the command line makes the twin of a product that forgets a sync: the program
-itself syncs that file or folder of the store after each value, before the value is acknowledged.
+The word of=NAME-VERSION of the command line takes a package of requirements-older.txt.  The word
+also=PATH makes the twin of a product that forgets a sync: the program itself syncs that file or
+folder of the store after each value, before the value is acknowledged.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ from typing import Protocol
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path = [one for one in sys.path if os.path.realpath(one or ".") != HERE]
+BUILT = os.path.join(HERE, "../../build/products")
+ALSO, OF = "also", "of"
+
+
+def _words() -> dict[str, str]:
+    return dict(word.split("=", 1) for word in sys.argv[1:-2] if "=" in word)
+
+
 sys.path[:0] = [
     os.path.join(HERE, "../examples"),
-    os.path.join(HERE, "../../build/products/python"),  # build.sh python
+    *(os.path.join(BUILT, "older", name) for word, name in _words().items() if word == OF),
+    os.path.join(BUILT, "python"),  # packages.sh
 ]
 import powercut_program  # it lies beside the examples
 from powercut_program import Session
 
 TENDED_EACH = 8
-ALSO = "also"
 
 
 class Store(Protocol):
@@ -51,15 +60,10 @@ def value_of(number: int) -> bytes:
 
 def settings(**defaults: str) -> dict[str, str]:
     """The words NAME=VALUE of the command line over `defaults`."""
-    given = _words()
-    given.pop(ALSO, None)
+    given = {name: value for name, value in _words().items() if name not in (ALSO, OF)}
     if unknown := set(given) - set(defaults):
         sys.exit(f"{sys.argv[0]}: no setting {', '.join(sorted(unknown))}")
     return defaults | given
-
-
-def _words() -> dict[str, str]:
-    return dict(word.split("=", 1) for word in sys.argv[1:-2] if "=" in word)
 
 
 def _sync(path: str) -> None:

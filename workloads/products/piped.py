@@ -10,7 +10,7 @@ import sys
 
 import adapter
 
-BUILT = {"rust": "rust/debug", "go": "go"}
+BUILT = {"rust": "rust/debug", "go": "go", "node": "node", "java": "java"}
 
 
 class Said(Exception):
@@ -22,7 +22,7 @@ class Store:
 
     def __init__(self, folder: str) -> None:
         language, _, name = sys.argv[1].partition("/")
-        built = os.path.join(adapter.HERE, "../../build/products", BUILT[language])
+        built = os.path.join(adapter.BUILT, BUILT[language])
         self._program = subprocess.Popen(
             [os.path.join(built, name), folder],
             stdin=subprocess.PIPE,

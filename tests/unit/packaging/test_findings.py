@@ -111,6 +111,29 @@ def test_the_script_of_a_page_is_there_and_named_on_it(page):
     assert found.reproduction in parts_of(found.text)["See it yourself"]
 
 
+def scripts_named_in(script: Path) -> list[str]:
+    """The scripts that the usage line at the head of a script names."""
+    usage = re.findall(r"^#? {4}.*\.(?:sh|py)\b.*$", script.read_text(), re.MULTILINE)[:1]
+    return re.findall(r"[\w-]+\.(?:sh|py)\b", " ".join(usage))
+
+
+def scripts_missing_in(script: Path) -> list[str]:
+    """Those of them that are not beside it."""
+    return [name for name in scripts_named_in(script) if not (script.parent / name).is_file()]
+
+
+@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.stem)
+def test_the_usage_line_of_a_script_names_it_and_files_that_are_there(script):
+    assert scripts_missing_in(script) == []
+    assert scripts_named_in(script)[-1] == script.name or script.name == "in-uml.sh"
+
+
+def test_a_usage_line_with_another_name_is_noticed(tmp_path):
+    script = tmp_path / "a.sh"
+    script.write_text("#!/bin/sh\n# Shows it.\n#\n#     sh in-uml.sh b.sh    # or as root\n")
+    assert scripts_missing_in(script) == ["in-uml.sh", "b.sh"]
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [("remedy:", "remdey:"), ("seen:", "seen_in:"), ("layer:", "title: T\nlayer:")],

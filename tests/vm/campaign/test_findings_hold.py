@@ -84,7 +84,7 @@ def test_qemu_has_the_fault_that_its_page_names(page, suite, tools_of):
 
 @pytest.mark.parametrize("suite", UML_SUITES)
 @pytest.mark.parametrize(
-    "page", [p for p in SCRIPTS if re.match("btrfs|dm-|ext4|xfs", p.path.name)],
+    "page", [p for p in SCRIPTS if re.match("btrfs|dm-|ext4|sqlite-|xfs", p.path.name)],
     ids=lambda p: p.path.stem,
 )  # fmt: skip
 def test_a_kernel_has_the_fault_that_its_page_names(page, suite):
@@ -114,7 +114,11 @@ def test_fuse_of_this_kernel_has_the_fault_that_its_page_names():
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in SCRIPTS if p.layer in ("database", "version control")],
+    "page",
+    [
+        p for p in SCRIPTS
+        if p.layer in ("database", "version control") and not p.path.name.startswith("sqlite-")
+    ],
     ids=lambda p: p.path.stem,
 )  # fmt: skip
 def test_a_product_has_the_fault_that_its_page_names(page):

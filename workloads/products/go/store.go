@@ -21,7 +21,8 @@ type store interface {
 
 var stores = map[string]func(folder string) (store, error){
 	"bbolt": openBolt, "buntdb": openBunt, "goleveldb": openLevel, "goleveldb-mended": openLevel,
-	"raft-wal": openRaft, "tidwall-wal": openLog,
+	"natefinch": openWhole, "natefinch-before": openWhole, "raft-wal": openRaft,
+	"tidwall-wal": openLog,
 }
 
 func main() {
