@@ -76,7 +76,10 @@ def test_what_stays_in_the_folder_is_judged(
     tmp_path: Path, target: str, sync: str, verdict: str
 ) -> None:
     record, result = captured(tmp_path, target, sync)
-    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), result.reasons
+    assert (result.verdict.name, result.control) == (verdict, "LOSSY"), (
+        result.reasons,
+        result.explored.findings,
+    )
     assert record.elsewhere.paths == ()
 
 
