@@ -18,7 +18,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory
 from powercut.model.positive import PositiveControl
 from powercut.model.timeline import Timeline
-from powercut.model.units import NEVER
+from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.recording.positive import positive_of
@@ -109,13 +109,13 @@ def _not_met(record: TrialRecord, timeline: Timeline) -> Iterator[str]:
 
 def _injected(timeline: Timeline) -> Iterator[str]:
     """Of each kind that was made the first request, and how many there were."""
-    kinds: dict[tuple[str, str], list[str]] = {}
+    kinds: dict[str, list[tuple[Instant, str]]] = {}
     for at, what in injected_errors(timeline):
-        request, _, error = what.rpartition(": ")
-        kind = kinds.setdefault((re.split(", | of ", request)[0], error), [])
-        kind.append(f"{what}, {(int(at) - int(timeline.start_ns)) / 1e9:.3f} s after power-on")
+        kinds.setdefault(re.sub("(, | of )[^:]*", "", what), []).append((at, what))
     for made in kinds.values():
-        yield made[0] if len(made) == 1 else f"{made[0]}, the first of {len(made):,}"
+        at, what = made[0]
+        told = f"{what}, {(int(at) - int(timeline.start_ns)) / 1e9:.3f} s after power-on"
+        yield told if len(made) == 1 else f"{told}, the first of {len(made):,}"
 
 
 def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:
