@@ -200,9 +200,8 @@ def _passed(path: Path) -> set[Path]:
             target = one.readlink()
             at = Path("/") if target.is_absolute() else at
             left += [part for part in reversed(target.parts) if part != "/"]
-            continue
-        at = one
-        if left:
+        elif left:
+            at = one
             passed.add(at)
     return passed
 
