@@ -34,24 +34,19 @@ def as_ordinary_user() -> list[str]:
 
 
 def closed_above(path: Path) -> Path | None:
-    """The topmost folder above it, or itself, that not every user may enter; None if all may."""
-    ways = [*reversed(path.parents), path]
-    return next((one for one in ways if not one.stat().st_mode & stat.S_IXOTH), None)
+    """The topmost folder above it that not every user may enter; None if all may."""
+    above = reversed(path.parents)
+    return next((one for one in above if not one.stat().st_mode & stat.S_IXOTH), None)
 
 
 def _open(shown: list[Path]) -> str:
     """A script that opens those folders, then covers what is closed, then shows them there."""
-    opened = [f"exec {number}<{shlex.quote(str(path))}" for number, path in _numbered(shown)]
-    closed = {str(closed_above(path)) for path in shown}
-    covered = [f"mount -t tmpfs -o mode=755 none {shlex.quote(one)}" for one in sorted(closed)]
+    numbered = [(fd, shlex.quote(str(path))) for fd, path in enumerate(shown, _FIRST_FD)]
+    closed = {shlex.quote(str(closed_above(path))) for path in shown}
+    opened = [f"exec {fd}<{path}" for fd, path in numbered]
+    covered = [f"mount -t tmpfs -o mode=755 none {path}" for path in sorted(closed)]
     bound = [
-        f"mkdir -p {shlex.quote(str(path))}\n"
-        f"mount --no-canonicalize --bind /proc/self/fd/{number} {shlex.quote(str(path))}\n"
-        f"exec {number}<&-"
-        for number, path in _numbered(shown)
+        f"mkdir -p {path}\nmount --no-canonicalize --bind /proc/self/fd/{fd} {path}\nexec {fd}<&-"
+        for fd, path in numbered
     ]
     return "\n".join(["umask 022", *opened, *covered, *bound, 'exec "$@"'])
-
-
-def _numbered(shown: list[Path]) -> list[tuple[int, Path]]:
-    return list(enumerate(shown, _FIRST_FD))

@@ -65,9 +65,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "",
             "the presser has its parent's signals blocked",
         ),
-    ),
-    *presser(
-        _PRESS,
         (
             "killed-for-good",
             At("press_again", "gone == presser && WIFSIGNALED(status)"),
