@@ -61,7 +61,7 @@ class BuildWithParts(build_py):
         subprocess.run([sys.executable, "-c", write, target / "docs"], check=True, env=environment)
         made = Path(self.get_finalized_command("build").build_temp).resolve() / "parts"
         for folder in MAKEFILES:
-            argv = ["make", "-C", ROOT / folder, f"BUILD={made}", "CFLAGS=-O2", "LDFLAGS=-s"]
+            argv = [ROOT / "harness/make-part", ROOT / folder, made, "CFLAGS=-O2", "LDFLAGS=-s"]
             subprocess.run(argv, check=True, env=dict(os.environ, LC_ALL="C"))
         for name in BUILT:
             (target / "parts" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,9 @@ set -eu
 uml=${UML:-linux.uml}
 command -v "$uml" >/dev/null || { echo "$uml is not installed"; exit 77; }
 script=$(readlink -f -- "$1")
-folder=$(mktemp -d)
+folder=$(mktemp -d /tmp/findings.XXXXXX) # TMPDIR may have a blank, which ends a word of the kernel's
+preload=$(readlink -f -- "${UML_PRELOAD:-}") || :
+libraries=${preload%/*}${UML_LIBRARIES:+:$UML_LIBRARIES}
 trap 'rm -rf "$folder"' EXIT
 cat >"$folder/init" <<END
 #!/bin/sh
@@ -26,7 +28,8 @@ echo o >/proc/sysrq-trigger
 sleep 9
 END
 chmod 755 "$folder/init" "$folder"
-timeout -s KILL "${UML_SECONDS:-120}" env LD_PRELOAD="${UML_PRELOAD:-}" LD_LIBRARY_PATH="${UML_LIBRARIES:-}" "$uml" rootfstype=hostfs rootflags=/ ro \
+timeout -s KILL "${UML_SECONDS:-120}" env LD_PRELOAD="${preload##*/}" \
+    LD_LIBRARY_PATH="${libraries#:}" "$uml" rootfstype=hostfs rootflags=/ ro \
     init="$folder/init" mem=1200M con=null con0=fd:0,fd:1 quiet loglevel=0 umid="findings-$$" "uml_dir=$folder" \
     </dev/null >"$folder/said" 2>&1 || true
 tr -d '\r' <"$folder/said" | sed -n '/^Linux version/,/^exit status/p'

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from hostile import bounded
+from parts import built
 
 from powercut.paths import ROOT
 
@@ -44,9 +45,7 @@ def test_what_was_found_stays_found(seed: Path):
 
 def test_what_was_found_in_c_stays_found(tmp_path: Path):
     """The same of readers in C, with ASan and UBSan."""
-    argv = ["make", "-C", "tests/fuzz/c", "replay", f"BUILD={tmp_path}"]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    built("tests/fuzz/c", tmp_path, "replay")
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from parts import make_part
 
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.observation import Extent
-from powercut.paths import ROOT
 from powercut.wal.slots import SlotState
 
 RUN_ID = "00112233445566778899aabbccddeeff"
@@ -192,14 +192,7 @@ def build(folder: Path) -> Wal:
     for header, package in (("libaio.h", "libaio-dev"), ("liburing.h", "liburing-dev")):
         if not Path("/usr/include", header).exists():
             pytest.skip(f"{header} is missing (Debian: {package})")
-    made = subprocess.run(
-        ["make", "-s", "-C", ROOT / "workloads", f"BUILD={folder}", "CFLAGS=-O1"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={key: value for key, value in os.environ.items() if not key.startswith("MAKE")},
-    )
+    made = make_part("workloads", folder, "CFLAGS=-O1")
     assert made.returncode == 0, made.stdout + made.stderr
     assert made.stdout + made.stderr == ""
     return Wal(folder / "bin" / "wal")

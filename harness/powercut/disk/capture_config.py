@@ -11,6 +11,7 @@ from typing import Final
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.paths import CAPTURE_PLUGIN
+from powercut.sandbox.preload import preloading
 from powercut.scenario.settings_errors import DiskError
 from powercut.scenario.settings_several import DiskPart
 
@@ -88,8 +89,7 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
 
 def capture_environment(config: CaptureConfig, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment of nbdkit: `environment` and what harness/capture/hangup.c is for."""
-    preloaded = [str(hangup_library(config)), environment.get("LD_PRELOAD", "")]
-    return {**environment, "LD_PRELOAD": ":".join(filter(None, preloaded))}
+    return preloading([hangup_library(config)], environment)
 
 
 def hangup_library(config: CaptureConfig) -> Path:

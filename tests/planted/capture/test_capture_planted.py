@@ -11,6 +11,7 @@ import shutil
 import subprocess
 
 import pytest
+from parts import built
 
 from powercut.paths import ROOT
 
@@ -145,14 +146,9 @@ FAULTS = {
 
 
 def run_core_tests(folder, tmp_path):
-    build = tmp_path / "build"
-    program = build / "capture" / "core_test.plain"
-    subprocess.run(
-        ["make", "-s", "-C", str(folder), f"BUILD={build}", "CFLAGS=-O0 -Wno-error", str(program)],
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
+    name = "core_test.plain"
+    flags = "CFLAGS=-O0 -Wno-error"
+    program = built(folder, tmp_path / "build", flags, name) / "capture" / name
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     environment = {**os.environ, "TMPDIR": str(scratch)}

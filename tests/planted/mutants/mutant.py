@@ -51,7 +51,7 @@ def pytest(*paths: str) -> tuple[str, ...]:
 
 def make(folder: str, *targets: str) -> tuple[str, ...]:
     """A build of one part into the scratch folder."""
-    return ("make", "-s", "-C", f"{{tree}}/{folder}", "BUILD={build}", *targets)
+    return ("{tree}/harness/make-part", f"{{tree}}/{folder}", "{build}", "-s", *targets)
 
 
 Patch = tuple[str, At, str, str] | tuple[str, At, str, str, str]

@@ -21,6 +21,7 @@ from powercut.channel.stamped_source import StampedSource
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.uml.boot import stamp_library
+from powercut.sandbox.preload import preloading
 
 LINES = 3000
 SOON_S = 60
@@ -36,7 +37,7 @@ def test_the_guest_waits_for_a_controller_that_is_behind():
     """As it does not, UML keeps lines for later: they are late, or gone with the guest."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.setblocking(False)
-    environment = {**os.environ, "LD_PRELOAD": str(stamp_library())}
+    environment = preloading([stamp_library()], os.environ)
     environment["POWERCUT_STAMP_FD"] = str(theirs.fileno())
     begun = time.monotonic_ns()
     writer = subprocess.Popen(

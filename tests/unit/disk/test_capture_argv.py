@@ -153,9 +153,12 @@ def test_a_plugin_that_was_not_built(base, tmp_path):
 
 def test_the_guard_against_hangups_is_preloaded_before_others():
     config = CaptureConfig(Path("/b"), None, plugin=Path("/x/p.so"))
-    guard = "/x/nbdkit-capture-hangup.so"
-    assert capture_environment(config, {"A": "b"}) == {"A": "b", "LD_PRELOAD": guard}
-    assert capture_environment(config, {"LD_PRELOAD": "/o.so"}) == {"LD_PRELOAD": f"{guard}:/o.so"}
+    guard = {"LD_PRELOAD": "nbdkit-capture-hangup.so", "LD_LIBRARY_PATH": "/x"}
+    assert capture_environment(config, {"A": "b"}) == {"A": "b", **guard}
+    others = {"LD_PRELOAD": "/o.so", "LD_LIBRARY_PATH": "/lib"}
+    assert capture_environment(config, others) == {
+        name: f"{value}:{others[name]}" for name, value in guard.items()
+    }
 
 
 def test_a_guard_that_was_not_built(base, tmp_path):

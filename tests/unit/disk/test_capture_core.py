@@ -5,18 +5,13 @@ import os
 import subprocess
 
 import pytest
-
-from powercut.paths import ROOT
+from parts import built
 
 
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 def test_core_under_sanitizer(sanitizer, tmp_path):
-    build = tmp_path / "build"
-    program = build / "capture" / f"core_test.{sanitizer}"
-    folder = ROOT / "harness" / "capture"
-    subprocess.run(
-        ["make", "-s", "-C", str(folder), f"BUILD={build}", str(program)], check=True, timeout=300
-    )
+    name = f"core_test.{sanitizer}"
+    program = built("harness/capture", tmp_path / "build", name) / "capture" / name
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [program], capture_output=True, text=True, timeout=300, check=False, env=environment

@@ -31,7 +31,7 @@ class Checkout:
     """A folder that looks like a checkout to the launcher, and a PATH with recorders."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "checkout"
+        self.folder = folder / "a checkout"  # with a blank
         self.stubs = folder / "stubs"
         self.records = folder / "records"
         self.stubs.mkdir()
@@ -39,7 +39,8 @@ class Checkout:
         (self.folder / "harness/powercut").mkdir(parents=True)
         (self.folder / "harness/powercut/paths.py").touch()
         (self.folder / "pyproject.toml").touch()
-        shutil.copy(ROOT / "powercut", self.folder / "powercut")
+        for program in ("powercut", "harness/make-part"):
+            shutil.copy(ROOT / program, self.folder / program)
         for part in PARTS:
             (self.folder / part).mkdir(parents=True)
             (self.folder / part / "Makefile").write_text(

@@ -8,6 +8,7 @@ import sys
 import time
 
 from powercut.recover.uml.boot import haste_library
+from powercut.sandbox.preload import preloading
 
 WINDOW_NS = 150_000_000
 AHEAD_NS = 19 * WINDOW_NS
@@ -50,7 +51,7 @@ print(json.dumps([set_at, fired]))
 
 def hurried(program: str):
     """What `program` says that was early enough; with it the reading, and the clocks' offset."""
-    environment = {**os.environ, "LD_PRELOAD": str(haste_library())}
+    environment = preloading([haste_library()], os.environ)
     offset = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
     for _ in range(TRIES):
         done = subprocess.run(

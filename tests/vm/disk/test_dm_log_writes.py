@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from parts import built
 
 from powercut.disk.logwrites.logs import Dialect, import_log, write_log
 from powercut.machine.guest.initramfs import build_initramfs, character_device, directory, regular
@@ -38,9 +39,8 @@ def programs(tmp_path_factory):
     for name in ("gcc", "mkfs.ext4"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed; `powercut doctor` says how to get it")
-    folder = tmp_path_factory.mktemp("dmlog")
     source = ROOT / "workloads" / "dmlog"
-    subprocess.run(["make", "-s", "-C", source, f"BUILD={folder}"], check=True)
+    folder = built(source, tmp_path_factory.mktemp("dmlog"))
     command = ["gcc", "-O2", "-std=gnu17", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"]
     command += ["-static", f"-I{source}", "-o", folder / "init"]
     here = Path(__file__).parent
@@ -68,7 +68,8 @@ def uml_guest() -> Guest:
 
     def argv(initrd: Path, disk: Path, log: Path) -> list[str]:
         return [
-            *(str(guard), "--preload", str(xstate), kernel, "mem=128M", f"initrd={initrd}"),
+            *(str(guard), "--preload", xstate.name, "--libraries", str(xstate.parent)),
+            *(kernel, "mem=128M", f"initrd={initrd}"),
             *(f"ubd0={disk}", f"ubd1={log}", "con=null", "con0=null,fd:1"),
             *("quiet", "panic=-1", "noreboot", "uml_dir=/dev/null/"),
         ]

@@ -26,6 +26,7 @@ from powercut.paths import PARTS, WAL_BINARY
 from powercut.recover.plan import HostRoot
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
 from powercut.sandbox.kernel import IN_MEMORY, KernelSandbox, kernel_sandbox
+from powercut.sandbox.preload import preloading
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them
@@ -361,9 +362,9 @@ def _guard_argv(
     sandbox: KernelSandbox, kernel: UmlKernel, outside: OutsideDisks | None
 ) -> list[str]:
     """What starts the kernel in its sandbox, and ends it with us."""
-    preloaded = ":".join(map(str, _preloaded(outside)))
-    argv = [*sandbox.argv, str(guard_binary()), "--preload", preloaded]
-    argv += ["--libraries", kernel.libraries] if kernel.libraries else []
+    told = preloading(_preloaded(outside), {"LD_LIBRARY_PATH": kernel.libraries})
+    argv = [*sandbox.argv, str(guard_binary()), "--preload", told["LD_PRELOAD"]]
+    argv += ["--libraries", told["LD_LIBRARY_PATH"]]
     argv += ["--remove", str(sandbox.made)] if sandbox.made is not None else []
     return [*argv, "--connects"] if outside is not None else argv
 
