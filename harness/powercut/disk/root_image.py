@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -147,7 +148,7 @@ class _Making:
         pack = ["mkfs.ext4", "-q", "-F", "-b", str(_BLOCK), "-O", "^has_journal", "-m", "0"]
         pack += ["-N", str(count + 64), "-U", uuid, "-E", f"root_owner=0:0,hash_seed={uuid}"]
         _run([*pack, "-d", str(files), str(image)], files=[image], reads=[files])
-        self._give(image)
+        self._give(image, files)
         shutil.rmtree(files)
         return image
 
@@ -168,10 +169,14 @@ class _Making:
             add_packages(tree, packages, self._scratch)
         tree.add_empty(PROGRAM)
 
-    def _give(self, image: Path) -> None:
-        """Gives files to those to whom they belong: who unpacks without root's rights cannot."""
+    def _give(self, image: Path, files: Path) -> None:
+        """Gives files to those to whom they belong: who unpacks without root's rights cannot.
+
+        What an ordinary user unpacks is that user's, and so in the image.
+        """
         lines = []
-        for name, owner, group in self._owners:
+        owners = [(str(path.relative_to(files)), 0, 0) for path in files.rglob("*")]
+        for name, owner, group in [*(owners if os.geteuid() else ()), *self._owners]:
             if any(not character.isprintable() for character in name):
                 raise UsageError(
                     f"{name!r} belongs to {owner}:{group}: with such a name it can only be root's"

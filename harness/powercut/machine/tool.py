@@ -35,7 +35,7 @@ def run_tool(argv: list[str], *, deadline: float, cwd: Path | None = None, hint:
             env=environment,
             timeout=max(0.1, deadline - time.monotonic()),
         )
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # the latter for a folder of PATH that is closed
         raise HostError(
             f"there is no {argv[0]} on this host", hint="powercut doctor names the package"
         ) from None
