@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for all tests.
 
-Where CI is set in the environment, a test that skips has failed: a machine that cannot
-run it proves nothing.  The few exceptions stand below, each with its reason.
+What a test needs of the host is a marker, and support/host_needs.py has one row for each.  Where CI
+is set in the environment, a test that skips for any other reason has failed: a machine that cannot
+run it proves nothing.
 """
 
 from __future__ import annotations
@@ -10,16 +11,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Generator, Iterator
-from fnmatch import fnmatch
+from datetime import date
 from pathlib import Path
 
+import host_needs
 import own_libvirt
 import pytest
+import unsteady
 import wal_driver
 from hypothesis import HealthCheck, settings
+from hypothesis.configuration import set_hypothesis_home_dir
 from xdist.scheduler import LoadScopeScheduling
 
 from powercut.paths import BUILD
+
+# In the current folder it would be in a checkout that may be another user's.
+set_hypothesis_home_dir(BUILD / "hypothesis")
 
 # What an example may take is the host's affair; in CI Hypothesis has a profile of its own.
 settings.register_profile(
@@ -39,18 +46,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
 
-MAY_SKIP_IN_CI: dict[str, str] = {
-    "*kvm*": "hosted machines rarely nest virtualisation; everything else is tested with TCG",
-    "*on_loop*": "it needs root and a kernel with loop devices, which many containers do not give",
-    "*test_full_host.py*": "a small file system has to be mounted, which many containers forbid",
-    "*test_drivers.py*level*": "its driver needs Node.js, and powercut itself does not",
-    "*test_hostile_check.py*programs_of_32_bits*": "some kernels are built without them",
-    "*test_hostile_check.py*root_s_check*": "it needs root and a kernel of at least 6.14",
-    "*test_sandbox_confined.py*keeps_its_personality*": "some containers forbid personality(2)",
-}
-"""Patterns of node ids, and why their tests may skip even in CI."""
-
-
 TOGETHER = "vm/recording"
 """A folder whose files use the same recordings: one process makes them, once."""
 
@@ -60,6 +55,31 @@ def group_of(path: Path) -> str:
     return TOGETHER if path.is_relative_to(TOGETHER) else str(path)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Each need of the host is a marker."""
+    for name, need in host_needs.NEEDS.items():
+        config.addinivalue_line("markers", f"{name}: needs {need.what}")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What this host lacked, and what has been unsteady for long; how many tests, for .ci/run."""
+    reports = [
+        one for kind in ("passed", "failed", "skipped") for one in terminalreporter.getreports(kind)
+    ]
+    if cache := getattr(config, "cache", None):  # none with -p no:cacheprovider
+        cache.set("powercut/tests", len(reports))
+    for title, lines in (
+        ("what this host lacks", host_needs.summary(reports)),
+        ("unsteady for more than two weeks, to be mended", unsteady.old(date.today())),
+    ):
+        if lines:
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.line(line)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Campaigns run by name only.
@@ -67,12 +87,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     What takes longest begins first: else one process would end with it while the other has nothing.
     """
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
-    if "campaign" in (config.option.markexpr or ""):
-        return
-    left_out = [item for item in items if item.get_closest_marker("campaign")]
-    if left_out:
+    if "campaign" not in (config.option.markexpr or ""):
+        left_out = [item for item in items if item.get_closest_marker("campaign")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What a test needs of the host comes before whatever else may keep it from running."""
+    host_needs.provide(item)
 
 
 class _ByGroup(LoadScopeScheduling):
@@ -97,18 +121,19 @@ def wal(tmp_path_factory: pytest.TempPathFactory) -> wal_driver.Wal:
 @pytest.fixture(scope="session")
 def libvirt_uri() -> Iterator[str]:
     """A connection to a libvirtd that nobody else uses."""
+    host_needs.require("mounts")
     if why := own_libvirt.absent():
         pytest.skip(why)
     with own_libvirt.own_libvirtd() as uri:
         yield uri
 
 
-def _refuse_skip(node_id: str, report: pytest.TestReport | pytest.CollectReport) -> None:
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     if not os.environ.get("CI") or not report.skipped or hasattr(report, "wasxfail"):
         return
-    if any(fnmatch(node_id, pattern) for pattern in MAY_SKIP_IN_CI):
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if reason.removeprefix("Skipped: ").startswith(host_needs.LACKS):
         return
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
     report.outcome = "failed"
     report.longrepr = f"skipped in CI, where everything must run: {reason}"
 
@@ -119,7 +144,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """In CI, a skip is a failure."""
     report = yield
-    _refuse_skip(item.nodeid, report)
+    _refuse_skip(report)
     return report
 
 
@@ -129,5 +154,5 @@ def pytest_make_collect_report(
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     """In CI, a module that skips itself is a failure, too."""
     report = yield
-    _refuse_skip(collector.nodeid, report)
+    _refuse_skip(report)
     return report

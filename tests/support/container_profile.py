@@ -18,6 +18,7 @@ _EPERM, _ENOSYS = 1, 38
 _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP, _FILTER = 38, 22, 2
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # linux/filter.h
+_NEWUSER = 0x10000000
 _NAMESPACES = 0x7E020000  # all CLONE_NEW* of clone(2)
 _CLONE, _CLONE3, _PERSONALITY = 56, 435, 135
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
@@ -73,6 +74,8 @@ def main() -> None:
         kept = ",".join(f"+{name}" for name in _CAPABILITIES.split(","))
         command = ["setpriv", f"--bounding-set=-all,{kept}", "--", *command]
     _install(_program())
+    if ctypes.CDLL(None, use_errno=True).unshare(_NEWUSER) == 0:
+        sys.exit(f"{sys.argv[0]} plays no container: a user namespace was made")
     os.execvp(command[0], command)
 
 

@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from patience import AMPLE_S
+
 from powercut.closing import Closing
 from powercut.disk.port import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
@@ -25,7 +27,6 @@ from powercut.model.units import Instant
 SECTOR = 512
 FLAGS = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 8  # flush, FUA, trim, zeroes, multi-conn
 NONE = DiskStatistics(0, 0, 0, 0, 0, 0, 0, 0, 0)
-JOIN_S = 20
 
 
 @dataclass
@@ -120,7 +121,7 @@ class FakeDisk(Closing):
             self._hang_up()
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join(JOIN_S)
+            thread.join(AMPLE_S)
             assert not thread.is_alive()
         self._listener.close()
         self.socket.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 from nbd_client import NbdClient
+from patience import AMPLE_S
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.channel.wire import Decoder, Message, MessageType, encode
@@ -270,7 +271,7 @@ class FakeMachine(Closing):
         return bool(self._threads) and not self._stopped.is_set()
 
     def close(self) -> None:
-        self.kill(timeout_s=20)
+        self.kill(timeout_s=AMPLE_S)
 
     # The guest
 
@@ -334,7 +335,7 @@ class FakeMachine(Closing):
                 if lsn in (self._behaviour.ends_after, self._behaviour.dies_after):
                     by_itself = lsn == self._behaviour.ends_after
                     self.ended = Ended.BY_ITSELF if by_itself else None
-                    self.kill(timeout_s=20)
+                    self.kill(timeout_s=AMPLE_S)
                     return
                 if lsn == self._behaviour.last:
                     self.wrote_last.set()

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import ssh_hosts
+from patience import AMPLE_S
 from ssh_hosts import DROPBEAR, Home, free_port, host_key, openssh_host_key
 from switches import Switch
 
@@ -232,7 +233,7 @@ class ForeignGuest(Closing):
         disk, self._disk = self._disk, None
         assert disk is not None
         self.cuts += 1
-        disk.cut(self._lost, 1, None, timeout_s=30)
+        disk.cut(self._lost, 1, None, timeout_s=AMPLE_S)
         self._medium = self.folder / f"medium-{self.cuts}"
         disk.snapshot(self._medium)
         disk.close()

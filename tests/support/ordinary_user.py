@@ -26,11 +26,30 @@ def as_ordinary_user() -> list[str]:
     if os.geteuid():
         return []
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
-    needed = topmost({ROOT, BUILD, Path(sys.prefix), Path(sys.base_prefix)})
-    shown = [path for path in needed if closed_above(path) is not None]
+    shown = [path for path in _needed() if closed_above(path) is not None]
     if not shown:
         return user
     return ["unshare", "--mount", "--", "sh", "-ec", _open(shown), "sh", *user]
+
+
+def closed_to_others() -> str:
+    """Why root's `nobody` can read neither checkout nor what was built; empty if it can."""
+    if os.geteuid():
+        return ""
+    above = [closed_above(path) for path in _needed()]
+    closed = next((path for path in above if path is not None), None)
+    return closed_itself() or (f"{closed} is closed to other users" if closed else "")
+
+
+def closed_itself() -> str:
+    """The same of what no namespace opens: the mode of the checkout, and of what was built."""
+    both = stat.S_IROTH | stat.S_IXOTH
+    closed = (path for path in _needed() if path.stat().st_mode & both != both)
+    return next((f"{path} is closed to other users" for path in closed), "")
+
+
+def _needed() -> list[Path]:
+    return topmost({ROOT, BUILD, Path(sys.prefix), Path(sys.base_prefix)})
 
 
 def closed_above(path: Path) -> Path | None:

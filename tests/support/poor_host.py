@@ -1,20 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that lack something, made of this one by namespaces, mounts and a seccomp filter."""
+"""Hosts that lack something, made of this one by namespaces, mounts and a seccomp filter.
+
+Each shows first that it lacks it: else the command does not run, and its status is another.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import memory_groups
 
 from powercut.paths import BUILD, CACHE, ROOT
 
 PROFILE = Path(__file__).with_name("container_profile.py")
 POWERCUT = Path(sys.executable).parent / "powercut"
 TIMEOUT_S = 300
+
+LACKS = """
+lacks() {
+    if "$@" 2>/dev/null; then
+        echo "this plays no such host: $* succeeds" >&2
+        exit 99
+    fi
+}
+"""
 
 NO_FUSE = """
 mkdir -p "$WORK/dev"
@@ -26,6 +42,7 @@ mkdir -p "$WORK/dev/shm"
 mount --bind /dev/shm "$WORK/dev/shm"
 ln -s /proc/self/fd "$WORK/dev/fd"
 mount --rbind "$WORK/dev" /dev
+lacks test -e /dev/fuse
 """
 """A /dev without fuse and kvm."""
 
@@ -33,6 +50,11 @@ NOEXEC = f"""
 mount --bind /tmp /tmp && mount -o remount,bind,noexec /tmp
 mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,exec '{ROOT}'
 mount -t tmpfs -o noexec,size=64m shm /dev/shm
+for folder in /tmp /dev/shm; do
+    program=$(mktemp -p "$folder") && chmod +x "$program"
+    lacks "$program"
+    rm "$program"
+done
 """
 """Nothing in /tmp and /dev/shm may be executed, nor be mapped so; /dev/shm is Docker's 64 MiB.  The
 checkout may be, even if it lies in /tmp."""
@@ -42,6 +64,7 @@ mkdir -p "$WORK/build" "$WORK/cache" '{BUILD}' '{CACHE}'
 mount --bind '{BUILD}' "$WORK/build"
 mount --bind '{CACHE}' "$WORK/cache"
 mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,ro '{ROOT}'
+lacks touch '{ROOT}/README.md'
 """
 """The checkout, which is the home as well, is read-only; what was built lies elsewhere."""
 
@@ -49,21 +72,20 @@ mount --bind '{ROOT}' '{ROOT}' && mount -o remount,bind,ro '{ROOT}'
 SMALL_MEMORY = 4 << 30
 
 
-SMALL = {
-    "memory.max": Path("/sys/fs/cgroup/powercut-small-host"),
-    "memory.limit_in_bytes": Path("/sys/fs/cgroup/memory/powercut-small-host"),
-}
-"""Control groups, by how either version of them limits memory."""
+@contextlib.contextmanager
+def _group() -> Iterator[Path]:
+    """A control group of this test's own."""
+    group = memory_groups.make(f"powercut-small-{os.getpid()}")
+    try:
+        yield group
+    finally:
+        memory_groups.remove(group)
 
 
-def _be_small() -> None:
-    """From now on this process has one processor and, where this host can say so, 4 GiB."""
+def _be_small(group: Path) -> None:
+    """From now on this process has one processor and 4 GiB."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    for limit, group in SMALL.items():
-        with contextlib.suppress(OSError):  # read-only, not root's, or of the other version
-            group.mkdir(exist_ok=True)
-            (group / limit).write_text(str(SMALL_MEMORY))
-            (group / "cgroup.procs").write_text(str(os.getpid()))
+    memory_groups.join(group, SMALL_MEMORY)
 
 
 @dataclass(frozen=True)
@@ -90,21 +112,18 @@ class PoorHost:
         user = ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
         user = [*user, "--no-new-privs"] if self.user else []
         profile = [sys.executable, PROFILE] if self.container else []
-        script = f'set -e\n{self.mounts}\nexec "$@"'
-        done = subprocess.run(
-            [*alone, "sh", "-c", script, "sh", *user, *profile, *argv],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout_s,
-            cwd=cwd or self.work,
-            env={**os.environ, "WORK": str(self.work), **self.environment},
-            preexec_fn=_be_small if self.small else None,
-        )
-        for group in SMALL.values() if self.small else ():
-            with contextlib.suppress(OSError):
-                group.rmdir()
-        return done
+        script = f'set -e\n{LACKS}{self.mounts}\nexec "$@"'
+        with _group() if self.small else contextlib.nullcontext() as group:
+            return subprocess.run(
+                [*alone, "sh", "-c", script, "sh", *user, *profile, *argv],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=timeout_s,
+                cwd=cwd or self.work,
+                env={**os.environ, "WORK": str(self.work), **self.environment},
+                preexec_fn=functools.partial(_be_small, group) if group else None,
+            )
 
     def powercut(self, *argv: str | Path) -> subprocess.CompletedProcess[str]:
         """Runs this powercut there."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nbd_client import NbdClient
+from patience import AMPLE_S
 
 from powercut.campaign.assemble import cell_results
 from powercut.channel import wire
@@ -118,7 +119,7 @@ def record(run: ResultDir, cell: Cell, trial: Trial, *, early: bool) -> TrialDir
                 client.flush()
                 if not early:
                     say(history, MessageType.ACK, lsn)
-        disk.cut(CutPolicy.DROP, trial.cut_seed, place.recovery_log, timeout_s=20)
+        disk.cut(CutPolicy.DROP, trial.cut_seed, place.recovery_log, timeout_s=AMPLE_S)
         history.append(time.monotonic_ns(), b"")
         disk.snapshot(place.path / ".medium")
         medium = (place.path / ".medium").read_bytes()

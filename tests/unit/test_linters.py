@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from powercut.paths import ROOT
+from powercut.paths import BUILD, ROOT
 
 TOOLS = Path(sys.executable).parent
+SHELL = (
+    *("powercut", ".ci/run", ".ci/nightly", ".ci/weekly", "harness/make-part", "tests/odd-hosts"),
+    "workloads/examples/append.sh",
+)
 
 
 @pytest.mark.parametrize(
@@ -26,8 +31,14 @@ TOOLS = Path(sys.executable).parent
 )
 def test_python_is_clean(command):
     program, *arguments = command
+    caches = {"RUFF_CACHE_DIR": str(BUILD / "ruff"), "MYPY_CACHE_DIR": str(BUILD / "mypy")}
     done = subprocess.run(
-        [TOOLS / program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [TOOLS / program, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | caches,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -44,7 +55,7 @@ def test_shell_is_clean():
     )
     assert done.returncode == 0, done.stdout
     done = subprocess.run(
-        ["shellcheck", "powercut", ".ci/run", "workloads/examples/append.sh"],
+        ["shellcheck", *SHELL],
         cwd=ROOT,
         capture_output=True,
         text=True,

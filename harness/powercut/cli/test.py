@@ -11,7 +11,7 @@ import click
 
 from powercut.cli.output import INTERRUPTED, TROUBLE
 from powercut.model.errors import UsageError
-from powercut.paths import INSTALLED, ROOT
+from powercut.paths import BUILD, INSTALLED, ROOT
 
 WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
 """Two processes more than a small host has processors: tests wait for disks, kernels and deadlines.
@@ -65,6 +65,8 @@ def test(arguments: Sequence[str]) -> int:
         arguments = [*arguments, *_collected(arguments, folder)]
     if not INSTALLED and os.cpu_count() != 1 and not any(map(_chooses, arguments)):
         arguments = [*WORKERS, *arguments]
+    if not os.access(folder, os.W_OK):  # another user's, or read-only
+        arguments = [f"--override-ini=cache_dir={BUILD / 'pytest'}", *arguments]
     status = subprocess.call([sys.executable, "-m", "pytest", *arguments], cwd=folder)
     # pytest's own statuses: 0 passed, 1 failed, 2 interrupted, 3 internal, 4 usage, 5 none.
     return {0: 0, 1: 1, 2: INTERRUPTED, 4: 2}.get(status, TROUBLE)

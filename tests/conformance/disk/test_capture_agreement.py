@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbd_client import NbdClient, NbdError
+from patience import AMPLE_S
 from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
@@ -132,7 +133,7 @@ def agree(folder, contract, rounds, policy, seed):
                 assert client.read_all() == model.seen
             disk.snapshot(folder / f"before{turn}")
             assert (folder / f"before{turn}").read_bytes() == model.medium
-            disk.cut(policy, seed, folder / f"log{turn + 1}", timeout_s=30)
+            disk.cut(policy, seed, folder / f"log{turn + 1}", timeout_s=AMPLE_S)
             timeline = read_timeline(folder / f"log{turn}", verify_payloads=True)
             assert timeline.complete
             assert len(timeline.requests) == len(operations)
@@ -188,7 +189,7 @@ def test_the_log_explains_the_medium_under_concurrency(tmp_path):
             while disk.statistics().flushes < 10:
                 pass
             policy = list(CutPolicy)[turn % 4]
-            disk.cut(policy, turn, tmp_path / f"log{turn + 1}", timeout_s=30)
+            disk.cut(policy, turn, tmp_path / f"log{turn + 1}", timeout_s=AMPLE_S)
             stop.set()
             for thread in threads:
                 thread.join()

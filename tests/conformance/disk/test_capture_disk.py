@@ -19,10 +19,12 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import host_needs
 import nbd_client
 import numpy as np
 import pytest
 from nbd_client import NbdClient, NbdError
+from small_disk import small_disk
 from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
@@ -815,21 +817,9 @@ def test_a_log_that_may_not_grow_refuses_writes(folder):
 
 @pytest.fixture
 def small_tmpfs(folder):
-    if os.geteuid():
-        pytest.skip("only root may mount a small tmpfs")
-    mountpoint = folder / "small"
-    mountpoint.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(mountpoint)],
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        pytest.skip(f"cannot mount: {done.stderr.decode()}")
-    try:
+    host_needs.require("mounts")
+    with small_disk(folder / "small", 8 << 20) as mountpoint:
         yield mountpoint
-    finally:
-        subprocess.run(["umount", str(mountpoint)], check=True)
 
 
 def test_a_full_host_refuses_writes(small_tmpfs):

@@ -23,7 +23,10 @@ from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.wal.slots import SlotState
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+pytestmark = [
+    pytest.mark.amx,
+    pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
+]
 
 LOG = (f"run_id={'0' * 32}", "layout=append", "path=/mnt/wal", "record=512")
 READ = ("/bin/wal", "read", *LOG)

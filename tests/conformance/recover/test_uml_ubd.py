@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from powercut.doctor.host import requirement
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
-    pytest.mark.skipif(not (fuse := requirement("fuse")).ok, reason=fuse.limit),
+    pytest.mark.fuse,
 ]
 
 RECORDS = 500

@@ -16,6 +16,8 @@ from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
 
+pytestmark = pytest.mark.fuse
+
 JOBS = [
     *("mirror", "mirror-blocking", "commit", "commit-active"),
     *("backup", "stream", "snapshot", "internal-snapshot"),

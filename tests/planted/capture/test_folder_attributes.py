@@ -20,6 +20,8 @@ from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture, remove_tree
 from powercut.store.folder import CaptureDir
 
+pytestmark = pytest.mark.fuse
+
 # Each operation is a file that is made private, written, made readable, and moved into its place.
 KEEPER = """if True:
     import os, sys
@@ -159,7 +161,7 @@ def test_all_attributes_come_out_in_the_state_with_everything(tmp_path: Path) ->
         assert listed(target) == live
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be somebody else")
+@pytest.mark.root
 def test_a_file_belongs_to_who_made_it() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)

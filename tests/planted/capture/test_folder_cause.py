@@ -24,6 +24,8 @@ from powercut.store.folder_witness import FolderWitness
 from powercut.timeline.source import source_at
 from powercut.witness.folder import minimize_folder
 
+pytestmark = pytest.mark.fuse
+
 JOURNAL = Promise.JOURNAL
 
 # Six operations, durable in a log; then they are moved to a table and the log is taken away.

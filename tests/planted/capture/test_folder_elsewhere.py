@@ -17,6 +17,8 @@ from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.outside import LeftFiles
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
+pytestmark = pytest.mark.fuse
+
 # Keeps numbers in the file DIR/table/log, without a sync; DIR/table may lead elsewhere.
 KEEPER = """if True:
     import os, sys

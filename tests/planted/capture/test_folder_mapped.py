@@ -19,6 +19,8 @@ from powercut.model.verdict import Verdict
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
+pytestmark = pytest.mark.fuse
+
 WAYS = ("sync", "syncfs", *(["sync32"] if platform.machine() == "x86_64" else []))
 """The last has the number of 32-bit programs on x86."""
 

@@ -23,6 +23,8 @@ from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
+pytestmark = pytest.mark.fuse
+
 PROGRAM = Path(__file__).parents[2] / "support" / "folder_program.py"
 JOURNAL, POSIX = Promise.JOURNAL, Promise.POSIX
 ALL = "1-12"

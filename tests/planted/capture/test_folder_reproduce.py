@@ -19,6 +19,8 @@ from powercut.recording.folder_state import resolve_folder_state
 from powercut.store.folder import CaptureDir
 from powercut.witness.reproduction import write_reproduction
 
+pytestmark = pytest.mark.fuse
+
 RENAMES = """
 import os, sys
 lines, folder, way = int(os.environ["POWERCUT_FD"]), sys.argv[1], sys.argv[2]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import check_folder
 from powercut.rig.folder_check import record_check
 from powercut.store.folder import CaptureDir
+
+pytestmark = pytest.mark.fuse
 
 PROGRAM = Path(__file__).parents[2] / "support" / "folder_recovery.py"
 ALL = frozenset((FindingKind.LOST, lsn) for lsn in range(1, 13))
@@ -108,7 +111,7 @@ def test_a_fault_that_takes_two_cuts_in_checks_is_found_by_the_second(tmp_path: 
 def test_capture_says_what_a_second_cut_loses(tmp_path: Path, way: str, verdict: str) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    check = " ".join(words(way, "check", folder))
+    check = shlex.join(words(way, "check", folder))
     argv = ["capture", str(folder), "--check", check, "--budget", "32", "--depth", "1"]
     argv += ["--seed", "1", "--results", str(tmp_path / "results")]
     done = CliRunner().invoke(cli, [*argv, "--", *words(way, "run", folder)])

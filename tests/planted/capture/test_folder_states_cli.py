@@ -18,6 +18,8 @@ from powercut.report.browse import answer
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness, find_folder_witness
 
+pytestmark = pytest.mark.fuse
+
 SUPPORT = Path(__file__).parents[2] / "support"
 PYTHON = [sys.executable, "-I", "-S"]
 SAFE, LOSSY, UNTRIED = 0, 1, 3

@@ -20,15 +20,6 @@ ALONE = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
 TIMEOUT_S = 300
 
 
-def without_root() -> str:
-    """Why it cannot be tried; empty if it can."""
-    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        return "no /dev/fuse"
-    nested = [*ALONE, "unshare", "--mount", "--map-root-user", "true"]
-    done = subprocess.run(nested, capture_output=True, text=True, check=False)
-    return done.stderr.strip() if done.returncode else ""
-
-
 def capture(tmp_path: Path, folder: Path, way: str) -> int:
     """The exit status of `powercut capture` for a program that keeps numbers in this way."""
     python = [sys.executable, "-I", "-S"]
@@ -44,7 +35,8 @@ def capture(tmp_path: Path, folder: Path, way: str) -> int:
     return done.returncode
 
 
-@pytest.mark.skipif(bool(without_root()), reason=without_root())
+@pytest.mark.fuse
+@pytest.mark.userns
 def test_a_program_without_syncs_loses_without_root(tmp_path: Path) -> None:
     """Its twin, which syncs, loses nothing."""
     folder = tmp_path / "folder"

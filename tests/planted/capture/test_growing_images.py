@@ -18,6 +18,8 @@ from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
 
+pytestmark = pytest.mark.fuse
+
 FORMATS = [
     *("qcow2", "qcow2-64k", "qcow2-lazy", "qed", "vdi", "vmdk", "vhdx", "vpc"),
     *("backing", "parallels", "raw"),

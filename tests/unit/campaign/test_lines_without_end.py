@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hostile import bounded
+from patience import AMPLE_S
 
 from powercut.campaign.folder import _Acks
 from powercut.channel import lines
@@ -68,7 +69,7 @@ def test_what_is_too_much_ends_the_run_and_is_named(
     with LineChannel(source, file, Binding()) as channel, theirs:
         for wait in (channel.wait_ready, channel.drain):
             with pytest.raises(HostError, match=f"could not be kept: .*it said {what}"):
-                wait(timeout_s=20)
+                wait(timeout_s=AMPLE_S)
     assert source.pieces == []
     assert file.stat().st_size < 2 << 20
     acks = _Acks(0)

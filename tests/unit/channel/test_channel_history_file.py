@@ -6,6 +6,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from patience import AMPLE_S
 
 from powercut.channel import wire
 from powercut.channel.guest_channel import GuestChannel
@@ -117,4 +118,4 @@ def test_a_full_disk_is_told_and_not_survived_in_silence(tmp_path, monkeypatch):
             channel.wait_acks(2, timeout_s=3600)
         guest.close()
         with pytest.raises(HostError, match="No space left on device"):
-            channel.drain(timeout_s=20)
+            channel.drain(timeout_s=AMPLE_S)

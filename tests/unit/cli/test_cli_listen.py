@@ -339,7 +339,7 @@ def test_what_is_heard_is_for_its_owner_alone(listener, tmp_path):
     assert (tmp_path / "heard").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+@pytest.mark.ipv6
 @pytest.mark.parametrize("address", ["[::1]:0", "::1:0"])
 def test_it_listens_on_ipv6(tmp_path, address):
     with listening(tmp_path / "heard", "--address", address) as listener:

@@ -8,6 +8,7 @@ from pathlib import Path
 import google_crc32c
 import numpy as np
 from nbd_client import NbdClient
+from patience import AMPLE_S
 
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
@@ -58,7 +59,7 @@ def test_the_events():
             client.write(4096, b"a" * 512)
             client.flush()
             client.write(8192, b"b" * 1024)
-            disk.cut(CutPolicy.RANDOM, 2, None, timeout_s=30)
+            disk.cut(CutPolicy.RANDOM, 2, None, timeout_s=AMPLE_S)
         events = np.fromfile(folder / "disk.log", dtype=EVENT, offset=256)
         assert (folder / "disk.data").stat().st_size == 1536
     assert [described(row) for row in events] == [words.split() for _, words in lines]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import AMPLE_S
 from surviving import surviving_image
 
 from powercut.crash.sets import durability_sets
@@ -49,7 +50,7 @@ def test_a_flush_of_one_says_nothing_of_the_other(tmp_path: Path, log: Honour) -
         # qemu-io flushes its disk when it ends: that of `log` after, that of `first` before.
         qemu_io(disk, "first", "write -P 97 0 4k")
         qemu_io(disk, "log", "write -P 98 0 4k", "flush", "write -f -P 99 4k 4k")
-        disk.cut(CutPolicy.DROP, 1, None, timeout_s=20)
+        disk.cut(CutPolicy.DROP, 1, None, timeout_s=AMPLE_S)
         disk.snapshot(tmp_path / "medium")
     timeline = read_timeline(tmp_path / "a", verify_payloads=True)
     left = np.fromfile(tmp_path / "medium", dtype=np.uint8)
@@ -72,7 +73,7 @@ def test_a_silent_one_offers_neither_flush_nor_fua(tmp_path: Path) -> None:
     first, log = parts()
     silent = CaptureConfig(base, None, parts=(first, log._replace(silent=True)))
     with CaptureDisk(silent) as disk:
-        offers = [examine(disk.socket, timeout_s=20, name=name) for name in ("first", "log")]
+        offers = [examine(disk.socket, timeout_s=AMPLE_S, name=name) for name in ("first", "log")]
     assert offers == [NbdExport(2 * MIB, True, True), NbdExport(MIB, False, False)]
 
 

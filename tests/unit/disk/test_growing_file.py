@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +28,6 @@ from powercut.rig.image_file import write_image
 BLOCK = 4096
 A, B, C = (letter * BLOCK for letter in (b"a", b"b", b"c"))
 TIMEOUT_S = 60
-
-needs_fuse = pytest.mark.skipif(
-    not (os.access("/dev/fuse", os.R_OK | os.W_OK) and shutil.which("nbdkit")),
-    reason="no /dev/fuse, or no nbdkit",
-)
 
 
 @pytest.fixture
@@ -119,7 +113,7 @@ def left(disk: CaptureDisk, folder: Path) -> bytes:
     return image.read_bytes()
 
 
-@needs_fuse
+@pytest.mark.fuse
 def test_every_state_of_an_append_that_was_not_synced(short_tmp: Path, base: Path) -> None:
     """Four states: the bytes are there or not, and the size is, each for itself."""
     with captured(base, short_tmp) as disk:
@@ -149,7 +143,7 @@ def test_every_state_of_an_append_that_was_not_synced(short_tmp: Path, base: Pat
     assert found == [A + B, A + B, A + B + bytes(BLOCK), A + B + C]
 
 
-@needs_fuse
+@pytest.mark.fuse
 def test_the_file_is_like_any_other(short_tmp: Path, base: Path) -> None:
     """The same calls on a file of this host give the same bytes."""
     twin = short_tmp / "twin"
@@ -176,7 +170,7 @@ def test_the_file_is_like_any_other(short_tmp: Path, base: Path) -> None:
     assert both[0] == both[1] == twin.read_bytes()
 
 
-@needs_fuse
+@pytest.mark.fuse
 def test_bytes_that_lost_their_size_do_not_come_back(short_tmp: Path, base: Path) -> None:
     """The write survives, its change of size does not; after the cut another makes it longer."""
     with captured(base, short_tmp) as disk:

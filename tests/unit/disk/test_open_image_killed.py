@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from patience import AMPLE_S
 
 from powercut.disk.image_format import open_image
 from powercut.model.errors import HostError
@@ -18,4 +19,4 @@ def test_a_tool_killed_by_the_host_says_nothing_of_the_image(tmp_path, monkeypat
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     (tmp_path / "nbd").touch()
     with pytest.raises(HostError, match="was killed by the host"):
-        open_image(tmp_path / "nbd", ImageFormat.QCOW2, timeout_s=10)
+        open_image(tmp_path / "nbd", ImageFormat.QCOW2, timeout_s=AMPLE_S)

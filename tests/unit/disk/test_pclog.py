@@ -9,6 +9,7 @@ import google_crc32c
 import numpy as np
 import pytest
 from nbd_client import NbdClient
+from patience import AMPLE_S
 from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
@@ -37,7 +38,7 @@ def recorded(tmp_path_factory):
             client.write(2 * SECTOR, b"c" * 4096)  # 8, 9
             client.zero(0, SECTOR)  # 10, 11
             client.trim(8 * KIB, KIB)  # 12, 13
-        disk.cut(CutPolicy.KEEP, 7, None, timeout_s=20)
+        disk.cut(CutPolicy.KEEP, 7, None, timeout_s=AMPLE_S)
     return folder
 
 

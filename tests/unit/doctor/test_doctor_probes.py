@@ -70,7 +70,7 @@ def test_tool_that_is_there_but_fails(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert probe.limit == "nbdkit fails with status 9: cannot load library"
 
 
-@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no /dev/fuse")
+@pytest.mark.fuse
 def test_fuse_without_a_mount_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for tool, script in {"nbdfuse": "exit 0", "unshare": "echo refused >&2; exit 1"}.items():
         (tmp_path / tool).write_text(f"#!/bin/sh\n{script}\n")

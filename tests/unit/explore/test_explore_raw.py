@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from patience import AMPLE_S
 
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.exposure import exposure
@@ -255,7 +256,7 @@ def test_it_sees_what_the_real_reader_sees(world, seed):
         image = world.folder / "image"
         image.unlink(missing_ok=True)
         write_image(recorded.directory.base_image, images.writes(state), image)
-        seen = read_on_host(recorded.parameters, bytes(range(16)), image, timeout_s=30)
+        seen = read_on_host(recorded.parameters, bytes(range(16)), image, timeout_s=AMPLE_S)
         assert seen.stretches == log.observation(reading, 0).stretches, state
         # And back: the pieces make the same state, as far as it can be seen.
         again = moment.pieces_of(moment.state(pieces, "again"))

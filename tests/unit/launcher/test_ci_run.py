@@ -19,16 +19,22 @@ exit "$(sed -n "$(wc -l <"$here/calls")p" "$here/statuses")"
 SECOND = "test -n 0 -p no:cacheprovider "
 
 
-def ci_run(folder: Path, statuses: list[int], failed: list[str] | None) -> tuple[int, list[str]]:
+def ci_run(
+    folder: Path, statuses: list[int], failed: list[str] | None, tests: int = 2000
+) -> tuple[int, list[str]]:
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci/run")
     (folder / "statuses").write_text("".join(f"{status}\n" for status in statuses))
     (folder / "powercut").write_text(LAUNCHER)
     (folder / "powercut").chmod(0o755)
     if failed is not None:
-        cache = folder / ".pytest_cache/v/cache/lastfailed"
-        cache.parent.mkdir(parents=True)
-        cache.write_text(json.dumps(dict.fromkeys(failed, True), indent=2))  # as pytest writes it
+        cache = folder / ".pytest_cache/v"
+        for name, kept in (
+            ("cache/lastfailed", dict.fromkeys(failed, True)),
+            ("powercut/tests", tests),
+        ):
+            (cache / name).parent.mkdir(parents=True)
+            (cache / name).write_text(json.dumps(kept, indent=2))  # as pytest writes it
     done = subprocess.run(["sh", folder / ".ci/run", "-x"], timeout=60, check=False)
     return done.returncode, (folder / "calls").read_text().splitlines()
 
@@ -48,6 +54,10 @@ def test_one_that_fails_again_fails_the_run(tmp_path):
     assert ci_run(tmp_path, [1, 0, 0, 1], ["tests/a.py::b"]) == (1, calls)
 
 
-@pytest.mark.parametrize("failed", [None, [], [f"tests/a.py::t{n}" for n in range(4)]])
+@pytest.mark.parametrize("failed", [None, [], [f"tests/a.py::t{n}" for n in range(3)]])
 def test_many_failures_and_unknown_ones_are_not_heard_again(tmp_path, failed):
     assert ci_run(tmp_path, [1], failed) == (1, ["test -x"])
+
+
+def test_of_less_than_a_thousand_tests_none_is_heard_again(tmp_path):
+    assert ci_run(tmp_path, [1], ["tests/a.py::b"], tests=999) == (1, ["test -x"])

@@ -295,6 +295,7 @@ def test_shellcheck_has_nothing_to_say() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.userns
 def test_a_checkout_of_another_user_says_who_has_to_act(checkout: Checkout) -> None:
     """It serves as it is; when it has changed, only its owner can make it ready again."""
     checkout.call()

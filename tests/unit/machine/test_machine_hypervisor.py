@@ -125,7 +125,7 @@ def test_one_that_has_a_view_of_the_host_is_no_user_of_it(directory):
 SERVER = "mount -t tmpfs none {0} && echo served > {0}/disk && exec sleep 3600"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a user's processes trace each other")
+@pytest.mark.mounts  # a user's processes trace each other
 def test_a_file_in_the_mounts_of_a_server_that_may_more_can_be_opened(directory):
     """As a disk that grows is, which root's nbdfuse or storage daemon serves."""
     (mounted := directory / "served").mkdir()

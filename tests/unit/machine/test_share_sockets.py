@@ -16,7 +16,7 @@ from powercut.machine.share import VIRTIOFSD, FolderShare, _servers
 
 pytestmark = [
     pytest.mark.skipif(not VIRTIOFSD.exists(), reason=f"no {VIRTIOFSD}"),
-    pytest.mark.skipif(os.getuid() != 0, reason="virtiofsd of QEMU 7.2 needs root"),
+    pytest.mark.root,  # virtiofsd of QEMU 7.2 needs it
 ]
 
 _GUEST = r"""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nbd_client import NbdClient
+from patience import AMPLE_S
 from recordings_by_hand import recording_of
 
 from powercut.crash.legality import why_illegal
@@ -85,7 +86,7 @@ def _agree(folder: Path, contract, operations, policy, seed) -> None:
                         disk.mark(f"snapshot {snapshots}")
                         disk.snapshot(folder / f"snapshot{snapshots}")
                         snapshots += 1
-        disk.cut(policy, seed, None, timeout_s=30)
+        disk.cut(policy, seed, None, timeout_s=AMPLE_S)
         disk.snapshot(folder / "after")
     timeline = read_timeline(folder / "log", verify_payloads=True)
     recording = recording_of(folder / "recording", timeline, [], content)

@@ -5,6 +5,7 @@ import errno
 import subprocess
 
 import pytest
+from patience import AMPLE_S
 
 from powercut.channel import wire
 from powercut.channel.wire import Message, MessageType, encode
@@ -37,7 +38,7 @@ def reader(tmp_path):
         program = tmp_path / "reader"
         program.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n{ending}\n")
         program.chmod(0o755)
-        return run_reader([str(program)], timeout_s=20)
+        return run_reader([str(program)], timeout_s=AMPLE_S)
 
     return make
 
@@ -70,7 +71,7 @@ def test_an_image_that_is_not_there_is_no_loss(tmp_path):
     layout = ["run_id=" + "00" * 16, "layout=raw", "record=512", "align=512"]
     argv = [str(WAL_BINARY), "read", *layout, f"path={tmp_path / 'none'}", "channel=fd:1"]
     assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
-    found = run_reader(argv, timeout_s=20)
+    found = run_reader(argv, timeout_s=AMPLE_S)
     assert (found.cause, verdict(found)) == (Failure.HOST_READER_FAILED, Verdict.INCONCLUSIVE)
 
 

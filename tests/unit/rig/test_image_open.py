@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+from patience import AMPLE_S
 
 from powercut.disk.image_format import ImageOpening, open_base, run_qemu_img
 from powercut.model.errors import HostError
@@ -50,7 +51,7 @@ def test_the_image_of_before_the_run_is_opened_for_reading(tmp_path):
     image.touch()
     run_qemu_img(["qemu-img", "create", "-q", "-f", "qcow2", str(image), "1M"], files=[image])
     image.chmod(0o444)
-    assert open_base(image, ImageFormat.QCOW2, timeout_s=20) == ""
+    assert open_base(image, ImageFormat.QCOW2, timeout_s=AMPLE_S) == ""
     empty = tmp_path / "empty"
     empty.write_bytes(bytes(1 << 20))
-    assert "not in qcow2 format" in open_base(empty, ImageFormat.QCOW2, timeout_s=20)
+    assert "not in qcow2 format" in open_base(empty, ImageFormat.QCOW2, timeout_s=AMPLE_S)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from patience import AMPLE_S
 
 from powercut.model.errors import HostError
 from powercut.recover.plan import HostRoot, RecoveryPlan
@@ -81,7 +82,7 @@ def _started(
         monkeypatch.setattr(loop_guest, name, fake)
     plan = RecoveryPlan.of("ext4", "", "/host/mnt", ("x",), host=HostRoot("/", ()))
     guest = LoopGuest(folder / "nbd", plan, folder, lines)
-    guest.start(timeout_s=20)
+    guest.start(timeout_s=AMPLE_S)
     return guest
 
 

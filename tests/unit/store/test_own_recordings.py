@@ -95,7 +95,7 @@ def test_a_key_that_others_may_know_is_none(tmp_path, state, spoilt):
     assert not (sealed(tmp_path / "next") / MARK).exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another user's home")
+@pytest.mark.root
 def test_root_does_not_believe_the_key_of_another_user(tmp_path, state):
     folder = sealed(tmp_path / "r")
     os.chown(state / KEY, 1234, 1234)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nbd_client import NbdClient
+from patience import AMPLE_S
 
 from powercut.channel.history_file import HistoryWriter
 from powercut.channel.wire import Message, MessageType, encode
@@ -166,11 +167,11 @@ def played(tmp_path: Path) -> Callable[..., Played]:
                     history.append(time.monotonic_ns(), b"")
             lost = settings.cut.kind is CutKind.POWER_LOSS
             policy = settings.cut.policy if lost else CutPolicy.KEEP
-            served.cut(policy, 7, directory.recovery_log, timeout_s=30)
+            served.cut(policy, 7, directory.recovery_log, timeout_s=AMPLE_S)
             if mark_after_cut:
                 served.mark(mark_after_cut)
             served.snapshot(medium)
-        seen = read_on_host(settings, RUN_ID, medium, timeout_s=30)
+        seen = read_on_host(settings, RUN_ID, medium, timeout_s=AMPLE_S)
         directory.write_observation(observe(seen))
         directory.seal_recording()
         return Played(directory)

@@ -18,6 +18,7 @@ from dataclasses import replace
 import google_crc32c
 import pytest
 from nbd_client import NbdClient, NbdError
+from patience import AMPLE_S
 
 from powercut.channel.lines import header, pack
 from powercut.disk.capture import CaptureDisk
@@ -114,7 +115,7 @@ def recorded(tmp_path):
                 packets += [Packet(time.monotonic_ns(), line) for line in said]
             if mark:
                 disk.mark(mark)
-            cut = disk.cut(CutPolicy.DROP, 1, directory.recovery_log, timeout_s=30)
+            cut = disk.cut(CutPolicy.DROP, 1, directory.recovery_log, timeout_s=AMPLE_S)
         half = len(packets) // 2
         packets = [
             Packet(p.at_ns + (first_s if at < half else shift_s) * 10**9, p.data)

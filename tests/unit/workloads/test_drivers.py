@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import host_needs
 import pytest
 from ruamel.yaml import YAML
 
@@ -208,8 +209,7 @@ def test_a_driver_that_is_no_program_by_itself_is_run_by_another(tmp_path):
 @pytest.fixture
 def level(tmp_path) -> Driven:
     """The driver of classic-level with a planted store."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    host_needs.require("node")
     driven = Driven(tmp_path, "level")
     driven.driver = tmp_path / "level"
     shutil.copytree(DRIVERS / "node" / "level", driven.driver)

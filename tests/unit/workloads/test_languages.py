@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from command_line import powercut
+from host_needs import NEEDS
 
 from powercut.cli import init as init_module
 from powercut.cli.languages import LANGUAGES
@@ -52,13 +53,9 @@ with open(os.path.join({folder!r}, "calls"), "w") as file:
 print("LOSSY: the cause")
 sys.exit({status})
 """
-GO = [tool] if (tool := shutil.which("go")) else []
-NODE = [tool] if (tool := shutil.which("node")) else []
 GO_ENVIRONMENT = {"GOCACHE": str(BUILD / "go"), "GOTOOLCHAIN": "local", "CGO_ENABLED": "0"}
-CARGO = [tool] if (tool := shutil.which("cargo")) else []
-JAVA = [tool] if (tool := shutil.which("java")) and shutil.which("javac") else []
-TOOLS = {"c": "cc", "go": "go", "rust": "cargo", "node": "node", "java": "javac"}
-THERE = [name for name in LANGUAGES if name not in TOOLS or shutil.which(TOOLS[name])]
+NEEDED = {name: [getattr(pytest.mark, name)] if name in NEEDS else [] for name in LANGUAGES}
+"""What a language needs of the host (support/host_needs.py)."""
 
 
 RUN = ["ready\n", "? 1\n", "+ 1\n", "? 2\n", "+ 2\n", "? 3\n", "+ 3\n"]
@@ -111,7 +108,7 @@ def go_test(tmp_path_factory: pytest.TempPathFactory) -> str:
     binary = str(tmp_path_factory.mktemp("go") / "notes.test")
     environment = dict(os.environ, **GO_ENVIRONMENT)
     subprocess.run(
-        [*GO, "test", "-c", "-o", binary],
+        ["go", "test", "-c", "-o", binary],
         cwd=EXAMPLES / "go",
         env=environment,
         check=True,
@@ -120,7 +117,8 @@ def go_test(tmp_path_factory: pytest.TempPathFactory) -> str:
     return binary
 
 
-@pytest.mark.parametrize("status", [0, 1, 3] if GO else [])
+@pytest.mark.go
+@pytest.mark.parametrize("status", [0, 1, 3])
 def test_a_test_in_go_is_a_program(tmp_path, go_test, status):
     found = ended(tmp_path, [go_test, "-test.v"], tmp_path, status=status)
     assert_contract(found, "-test.run=^TestNotesSurviveAPowerCut$")
@@ -128,9 +126,10 @@ def test_a_test_in_go_is_a_program(tmp_path, go_test, status):
     assert "LOSSY: the cause" in found.told
 
 
-@pytest.mark.parametrize("status", [0, 1, 3] if NODE else [])
+@pytest.mark.node
+@pytest.mark.parametrize("status", [0, 1, 3])
 def test_a_test_in_node_is_a_program(tmp_path, status):
-    found = ended(tmp_path, [*NODE, "--test"], EXAMPLES / "node", status=status)
+    found = ended(tmp_path, ["node", "--test"], EXAMPLES / "node", status=status)
     assert_contract(found, "notes survive a power cut")
     assert (found.status != 0) == (status != 0)
     assert ("LOSSY: the cause" in found.told) == (status != 0)
@@ -141,7 +140,7 @@ def cargo_test(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The example's test binary."""
     target = tmp_path_factory.mktemp("rust")
     argv = [
-        *CARGO,
+        "cargo",
         "test",
         "--offline",
         "--no-run",
@@ -160,7 +159,8 @@ def cargo_test(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(binary)
 
 
-@pytest.mark.parametrize("status", [0, 1, 3] if CARGO else [])
+@pytest.mark.rust
+@pytest.mark.parametrize("status", [0, 1, 3])
 def test_a_test_in_rust_is_a_program(tmp_path, cargo_test, status):
     found = ended(tmp_path, [cargo_test, "--nocapture"], tmp_path, status=status)
     assert_contract(found, "notes_survive_a_power_cut")
@@ -189,9 +189,10 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("status", [0, 1, 3] if JAVA else [])
+@pytest.mark.java
+@pytest.mark.parametrize("status", [0, 1, 3])
 def test_a_test_in_java_is_a_program(tmp_path, java_classes, status):
-    argv = [*JAVA, "-XX:TieredStopAtLevel=1", "-cp", str(java_classes), "Starter"]
+    argv = ["java", "-XX:TieredStopAtLevel=1", "-cp", str(java_classes), "Starter"]
     found = ended(tmp_path, argv, tmp_path, status=status)
     class_path = found.calls[0].pop(3)
     assert class_path == f"--env=CLASSPATH={java_classes}"
@@ -206,11 +207,11 @@ powerCut("never", import.meta.url, { check: () => new Promise(() => {}) });
 """
 
 
-@pytest.mark.parametrize("node", NODE)
-def test_a_check_in_node_that_never_ends_has_not_looked_at_everything(tmp_path, node):
+@pytest.mark.node
+def test_a_check_in_node_that_never_ends_has_not_looked_at_everything(tmp_path):
     test = tmp_path / "never.mjs"
     test.write_text(NEVER % json.dumps(str(EXAMPLES / "node" / "powercut.mjs")))
-    argv = [node, test, "never", "check", tmp_path]
+    argv = ["node", test, "never", "check", tmp_path]
     environment = dict(os.environ, POWERCUT_FD="2")
     done = subprocess.run(argv, check=False, env=environment, timeout=TIMEOUT_S)
     assert done.returncode == 1
@@ -228,7 +229,9 @@ def build(folder: Path, language: str) -> None:
     subprocess.run(argv, cwd=folder, env=environment, check=True, timeout=TIMEOUT_S)
 
 
-@pytest.mark.parametrize("language", THERE)
+@pytest.mark.parametrize(
+    "language", [pytest.param(name, marks=marks) for name, marks in NEEDED.items()]
+)
 def test_what_it_writes_keeps_the_contract(tmp_path, monkeypatch, language):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(init_module, "_write_wheel", lambda folder: None)  # it takes a second

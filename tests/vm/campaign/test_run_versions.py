@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from ordinary_user import NOBODY, as_ordinary_user
 
 from powercut.paths import CACHE, ROOT
@@ -62,6 +63,7 @@ print(*sorted(deb.name.partition("_")[0] for deb in debs))
 """
 
 
+@pytest.mark.public_checkout
 def test_an_ordinary_user_fetches_packages_and_the_host_does_not_notice() -> None:
     home = Path(tempfile.mkdtemp(prefix="pc-"))  # pytest's own is closed to others
     try:

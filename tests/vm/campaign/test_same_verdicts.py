@@ -13,6 +13,7 @@ from the scenario in what their machines ask for, and the table says in what:
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -202,7 +203,11 @@ def captured(folder: Path, kernel: Path, drive: str) -> Side:
     words = ["capture", images, "--acks", "24", "--seconds", "600", "--budget", "40"]
     words += ["--state-timeout", "600", "--seed", "7", "--results", folder / "results"]
     words += ["--json", folder / "result.json"]
-    words += ["--check", f"{sys.executable} {GROWING} check raw {images}", "--"]
+    words += [
+        "--check",
+        shlex.join(map(str, [sys.executable, GROWING, "check", "raw", images])),
+        "--",
+    ]
     words += [sys.executable, GUEST, kernel, "raw", images, drive]
     program = Path(sys.executable).with_name("powercut")
     done = subprocess.run([program, *words], capture_output=True, text=True, check=False)

@@ -161,6 +161,7 @@ for judged in (result, verify(Path(result.result_directory))):
 """
 
 
+@pytest.mark.mounts
 def test_a_full_host_is_never_safe(tmp_path, guest_image):
     scenario, small = tmp_path / "full.yaml", tmp_path / "small"
     scenario.write_text(FULL)
@@ -168,8 +169,6 @@ def test_a_full_host_is_never_safe(tmp_path, guest_image):
     # The small file system is in a mount namespace, which ends with its last process.
     mount = 'mount -t tmpfs -o size=24m powercut-test "$0" && exec "$@"'
     namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount, small]
-    if subprocess.run([*namespace, "true"], check=False).returncode:
-        pytest.skip("mounting a small tmpfs takes root")
     done = subprocess.run(
         [*namespace, sys.executable, "-c", RUN_FULL, scenario, small / "results"],
         capture_output=True, text=True, check=False, timeout=300,

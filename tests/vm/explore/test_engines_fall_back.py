@@ -20,7 +20,10 @@ from powercut.recover.uml.engine import unavailable
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import read_witness
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
+pytestmark = [
+    pytest.mark.amx,
+    pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
+]
 
 SCENARIO = """
 powercut: 1

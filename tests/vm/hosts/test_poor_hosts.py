@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import memory_groups
 import pytest
 from poor_host import NO_FUSE, NOEXEC, READ_ONLY, PoorHost
 
@@ -38,14 +39,14 @@ from powercut.machine.fuse import NbdFuse
 base = Path.cwd() / "base"
 base.write_bytes(bytes(1 << 20))
 with CaptureDisk(CaptureConfig(base=base, log=None, sockets=Path.cwd())) as disk:
-    file = NbdFuse(disk.socket, Path.cwd(), timeout_s=20)
+    file = NbdFuse(disk.socket, Path.cwd(), timeout_s=300)
     print(("ok" if requirement("fuse").ok else "without"), file.path.stat().st_size)
     handle = os.open(file.path, os.O_RDWR)
     os.pwrite(handle, b"x" * 4096, 0)
     os.fsync(handle)
     os.close(handle)
     print("written" if disk.statistics().writes == 1 else disk.statistics())
-    file.close(timeout_s=20)
+    file.close(timeout_s=300)
 """
 
 
@@ -114,6 +115,7 @@ done
     assert done.stdout == "ok 1048576\nwritten\n"
 
 
+@pytest.mark.memory_group
 def test_everything_that_a_container_lacks_at_once(tmp_path):
     """Docker's profile, so no user namespaces and no io_uring; noexec; read-only; no fuse.
 
@@ -155,3 +157,22 @@ def test_a_checkout_that_may_not_be_written_to_serves_another_user(tmp_path):
     assert done.stderr == (
         f"powercut: {ROOT}/new: Read-only file system; nothing was proved\nhint: {NOT_WRITABLE}\n"
     )
+
+
+@pytest.mark.parametrize(
+    "mounts", [NO_FUSE, NOEXEC, READ_ONLY], ids=["no-fuse", "noexec", "read-only"]
+)
+def test_a_host_that_lacks_nothing_is_an_error(tmp_path, mounts):
+    """Where its mounts have no effect, here because they are never made."""
+    idle = "mount() { :; }\n" + mounts
+    done = PoorHost(tmp_path, idle).run("true")
+    assert done.returncode == 99
+    assert "this plays no such host" in done.stderr
+
+
+@pytest.mark.memory_group
+def test_a_control_group_that_limits_nothing_is_an_error(tmp_path):
+    """As a folder is where no control groups are mounted."""
+    (tmp_path / "group").mkdir()
+    with pytest.raises(AssertionError, match="limits nothing"):
+        memory_groups.join(tmp_path / "group", 4 << 30)

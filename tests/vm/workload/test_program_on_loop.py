@@ -29,7 +29,12 @@ from powercut.sandbox import check
 from powercut.workload.program.sync_trace import SyncTrace, read_trace, traced
 
 WHY_NOT = "; ".join(loop_guest.unavailable())
-pytestmark = [pytest.mark.vm, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.loop,
+    pytest.mark.fuse,
+    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
+]
 
 DIR = "/mnt/data"
 WAIT_S = 120

@@ -15,7 +15,6 @@ from powercut.campaign.program_try import (
     try_program,
 )
 from powercut.console import PlainConsole
-from powercut.doctor.host import requirement
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.recover.uml.boot import unavailable
@@ -25,11 +24,10 @@ from powercut.scenario.settings import ProgramSettings
 from powercut.store.program_tried import ProgramTried
 from powercut.store.results import CampaignOutcome, RunResult
 
-_FILES = requirement("captured folder")
 pytestmark = [
     pytest.mark.vm,
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
-    pytest.mark.skipif(not _FILES.ok, reason=_FILES.limit),
+    pytest.mark.fuse,
 ]
 
 ACKS = 30

@@ -138,7 +138,7 @@ def test_nobody_is_let_in(host, tmp_path):
     ("command", "words"),
     [
         ("false", "`false` ended with status 1: it printed nothing"),
-        ("no-such-program-here", "cannot be started: No such file"),
+        ("/no-such-program-here", "cannot be started: No such file"),
         ((sys.executable, "-c", "raise SystemExit('no outlet 7')"), "no outlet 7"),
     ],
 )

@@ -17,7 +17,10 @@ from powercut.machine.remote import NotLetIn, Unreachable, WrongKey
 from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import DeadlineExceeded, HostError
 
-pytestmark = pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing())
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing()),
+]
 LONG_S = 60
 STAYS_S = 60
 """Without a terminal a server ends no command when its link is gone: it has to end by itself."""
