@@ -53,12 +53,14 @@ class BuildWithParts(build_py):
         for name in DATA:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, target / name, dirs_exist_ok=True, ignore=ignored)
+        # Its own environment: pip's isolated build has the packages that this needs in PYTHONPATH.
         write = (
-            "import sys, pathlib; from powercut.report.reference import write_schemas;"
-            "write_schemas(pathlib.Path(sys.argv[1]))"
+            "import sys, pathlib; sys.path.insert(0, sys.argv[1]);"
+            "from powercut.report.reference import write_schemas;"
+            "write_schemas(pathlib.Path(sys.argv[2]))"
         )
-        environment = dict(os.environ, PYTHONPATH=str(ROOT / "harness"))
-        subprocess.run([sys.executable, "-c", write, target / "docs"], check=True, env=environment)
+        schemas = [sys.executable, "-c", write, ROOT / "harness", target / "docs"]
+        subprocess.run(schemas, check=True)
         made = Path(self.get_finalized_command("build").build_temp).resolve() / "parts"
         for folder in MAKEFILES:
             argv = [ROOT / "harness/make-part", ROOT / folder, made, "CFLAGS=-O2", "LDFLAGS=-s"]

@@ -35,7 +35,11 @@ def call(*argv: str | Path, **more) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of what is under version control or about to be, as a release would make it."""
+    """A wheel of what is under version control or about to be, as docs/installation.md makes it.
+
+    The Python has no package of its own, as a user's: all that the build needs is what pip installs
+    apart for it.
+    """
     source = tmp_path_factory.mktemp("source")
     listed = call("git", "-C", ROOT, "ls-files", "-co", "--exclude-standard").stdout.splitlines()
     for name in listed:
@@ -43,7 +47,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).symlink_to(ROOT / name)
     target = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    bare = tmp_path_factory.mktemp("bare")
+    call(sys.executable, "-m", "venv", "--without-pip", bare)
+    pip = [sys.executable, "-m", "pip", "--python", bare / "bin/python", "wheel", "-q", "--no-deps"]
     call(*pip, "-w", target, source, env=dict(os.environ, MAKEFLAGS="-j2"))
     (made,) = target.iterdir()
     return made
