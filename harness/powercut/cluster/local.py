@@ -23,11 +23,17 @@ from powercut.cluster.messages import FOLDER
 from powercut.cluster.node import Node, new_pem
 from powercut.model.errors import HostError
 from powercut.model.json_text import parse_json
-from powercut.paths import CACHE
+from powercut.paths import CACHE, INSTALLED
 from powercut.sandbox.apart import start_apart
 
 _START_S: Final = 60.0
 _LINE_MAX: Final = 4096
+INSTALL: Final = (
+    "pip install 'powercut[cluster]'"
+    if INSTALLED
+    else "./powercut in the checkout installs what --cluster needs"
+)
+"""What to do where Dask is missing."""
 LOCAL: Final = "local"
 """The name of the worker of this host."""
 
@@ -117,6 +123,4 @@ def begin(process: subprocess.Popen[bytes], node: Node) -> str:
     try:
         return str(parse_json(said)["address"])
     except (ValueError, KeyError, TypeError):
-        raise HostError(
-            f"Dask's {what} does not start", hint="pip install 'powercut[cluster]'"
-        ) from None
+        raise HostError(f"Dask's {what} does not start", hint=INSTALL) from None

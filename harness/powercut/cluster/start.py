@@ -17,7 +17,7 @@ from pathlib import Path
 from powercut.campaign.run import Run
 from powercut.cluster.claims import fetch, fetch_row, judge_again
 from powercut.cluster.engine import Address, Engine
-from powercut.cluster.local import LOCAL, local_cluster
+from powercut.cluster.local import INSTALL, LOCAL, local_cluster
 from powercut.cluster.node import Pem
 from powercut.cluster.roster import ClusterHost, FalseClaim
 from powercut.cluster.run import FLEET, ClusterRun
@@ -44,7 +44,7 @@ def runs_on(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[Call
 def engine_of(cluster: str, on_event: Callable[[RunEvent], None]) -> Iterator[Engine]:
     """The engine that `--cluster` names.  Raises UsageError, HostError."""
     if importlib.util.find_spec("distributed") is None:
-        raise HostError("Dask distributed is not installed", hint="pip install 'powercut[cluster]'")
+        raise HostError("Dask distributed is not installed", hint=INSTALL)
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(_address(cluster, on_event))
         yield stack.enter_context(Engine(address))

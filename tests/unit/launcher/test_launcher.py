@@ -172,6 +172,44 @@ def test_tests_get_their_own_tools(checkout: Checkout) -> None:
     assert checkout.lines("calls") == before
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "--cluster", "local"],
+        ["explore", "results/x", "--cluster=tls://head:8786"],
+        ["doctor", "hosts", "up", "hosts.yaml"],
+    ],
+)
+def test_clusters_get_dask_and_no_tools_of_tests(checkout: Checkout, argv: list[str]) -> None:
+    checkout.stub("dpkg-query", 'case "$*" in *clang) exit 1 ;; esac; printf installed')
+    checkout.call("run")
+    assert checkout.call(*argv)[:2] == (0, f"ran|{checkout.records}|{'|'.join(argv)}|")
+    before = checkout.lines("calls")
+    assert [line for line in before if " pip " in line] == [
+        f"python -m pip install --disable-pip-version-check -e {checkout.folder}{extra}"
+        for extra in ("", "[cluster]")
+    ]
+    assert installs(checkout) == []
+    checkout.call(*argv)
+    checkout.call("run", "first-light")
+    assert checkout.lines("calls") == before
+
+
+@pytest.mark.parametrize(
+    "argv", [["record", "--", "server", "--cluster", "a"], ["run", "hosts"], ["test", "--cluster"]]
+)
+def test_words_of_others_ask_for_no_dask(checkout: Checkout, argv: list[str]) -> None:
+    checkout.call(*argv)
+    assert not [line for line in checkout.lines("calls") if "[cluster]" in line]
+
+
+def test_what_the_tests_have_serves_a_cluster(checkout: Checkout) -> None:
+    checkout.call("test")
+    before = checkout.lines("calls")
+    checkout.call("run", "--cluster", "local")
+    assert checkout.lines("calls") == before
+
+
 def test_what_is_imported_is_compiled_once(checkout: Checkout) -> None:
     checkout.call()
     checkout.call()
