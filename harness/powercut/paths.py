@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from powercut.model.errors import UsageError
+
 PACKAGE: Final = Path(__file__).resolve().parent
 
 SHIPPED: Final = PACKAGE / "_shipped"
@@ -27,10 +29,26 @@ ROOT: Final = SHIPPED if INSTALLED else PACKAGE.parents[1]
 """The checkout; of a wheel the folder that has the same things at the same places."""
 
 
-def _user_cache() -> Path:
-    """The folder of this user's caches (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(given) if given.startswith("/") else Path("~/.cache").expanduser()
+def expanded(path: str | Path) -> Path:
+    """`path`, its ~ or ~USER replaced; a user without a home has /, as in containers.
+
+    Raises UsageError for a USER without one.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        first, *rest = Path(path).parts
+        if first == "~":
+            return Path("/", *rest)
+        raise UsageError(
+            f"{path}: no user {first[1:]} has a home on this host", hint="write the path in full"
+        ) from None
+
+
+def user_folder(variable: str, usual: str) -> Path:
+    """A folder of this user's (XDG Base Directory Specification): `variable`, else `usual`."""
+    given = os.environ.get(variable, "")
+    return Path(given) if given.startswith("/") else expanded(usual)
 
 
 def _inside(folder: Path) -> bool:
@@ -53,7 +71,9 @@ def _build() -> Path:
     if given:
         return Path(given)
     own = ROOT / "build"
-    return _user_cache() / "powercut" if INSTALLED or not _may_write(own) else own
+    if INSTALLED or not _may_write(own):
+        return user_folder("XDG_CACHE_HOME", "~/.cache") / "powercut"
+    return own
 
 
 BUILD: Final = _build()

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
 import signal
 import subprocess
+import termios
 import time
+from typing import IO
 
 START_S = 180
 
@@ -17,10 +20,23 @@ START_S = 180
 class Terminal:
     """A program on a pseudo-terminal."""
 
-    def __init__(self, argv: list[str]) -> None:
+    def __init__(
+        self, argv: list[str], *, controlling: bool = False, stderr: IO[str] | None = None
+    ) -> None:
+        """A terminal that is `controlling` says when it is closed: SIGHUP."""
+
+        def take() -> None:
+            if controlling:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
-            argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=stderr or slave,
+            start_new_session=True,
+            preexec_fn=take,  # noqa: PLW1509  it only makes a system call
         )
         os.close(slave)
         self.seen = b""
@@ -42,8 +58,13 @@ class Terminal:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def hang_up(self) -> None:
+        os.close(self.master)
+        self.master = -1
+
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        os.close(self.master)
+        if self.master >= 0:
+            os.close(self.master)

@@ -3,8 +3,8 @@
 
 Exit status: 0 all as expected; 1 a verdict differs from what was expected; 2 a mistake
 on the command line or in a scenario; 3 inconclusive, or trouble with this host (also a
-bug in powercut); 130 interrupted.  SIGTERM, SIGHUP, and SIGPIPE (what reads the output has gone)
-end the process as signals do; a shell tells 143, 129 and 141.
+bug in powercut); 130 interrupted.  SIGTERM, SIGHUP (also where the terminal has gone), and SIGPIPE
+(what reads the output has gone) end the process as signals do; a shell tells 143, 129 and 141.
 
 This file imports little: until the commands are there Ctrl-C ends the process at once, without
 a word.
@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _UTF8 = ("-X", "utf8")
@@ -47,6 +47,12 @@ def main() -> None:
         number = interrupt.number if isinstance(interrupt, Ended) else signal.SIGINT
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+    except Exception:  # before there were commands; Python's 1 would claim that a verdict differs
+        from traceback import print_exc
+
+        with suppress(OSError):
+            print_exc()
+        sys.exit(3)
 
 
 @contextmanager
@@ -72,7 +78,9 @@ def _ended_tidily() -> Iterator[None]:
     """SIGTERM and SIGHUP raise `Ended`, unless they are ignored."""
 
     def end(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)  # the next one ends the process at once
+        # The next one ends the process at once; but of a closed terminal the shell and the kernel
+        # send one each.
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
         raise Ended(number)
 
     wanted = [

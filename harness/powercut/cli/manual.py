@@ -12,6 +12,7 @@ import click
 from powercut.cli.commands import COMMANDS, cli
 from powercut.cli.options import FILE
 from powercut.cli.output import echo
+from powercut.paths import expanded
 
 USUAL = "~/.local/share/man/man1"
 """Where man(1) looks for pages of a user's own programs."""
@@ -118,7 +119,7 @@ def _escaped(text: str) -> str:
 @click.argument("folder", type=FILE, default=USUAL, metavar="[FOLDER]")
 def manual(folder: Path) -> int:
     """Writes a manual page for each command, by default to where man(1) finds them."""
-    folder = folder.expanduser()
+    folder = expanded(folder)
     folder.mkdir(parents=True, exist_ok=True)
     pages = manual_pages()
     for name, text in pages.items():

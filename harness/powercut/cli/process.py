@@ -9,6 +9,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import sys
 import threading
 import traceback
@@ -23,22 +24,22 @@ from powercut.paths import INSTALLED, NOT_WRITABLE
 
 NO_ROOM = "TMPDIR=/var/tmp, --results for results"
 _FILES_MIN = 256
-_STREAMS = {1: "stdout", 2: "stderr"}
 
 
 def run(closed: bool) -> NoReturn:
     """Runs what the command line says and exits; `closed`: there is no stdout."""
     try:
         status = _status(closed)
+    except (Exception, SystemExit) as error:  # status 1 would claim that a verdict differs
+        _say_unexpected(error.__cause__ or error if isinstance(error, BrokenPipe) else error)
+        status = TROUBLE
+    try:
         sys.stdout.flush()
-    except (BrokenPipe, BrokenPipeError) as error:  # also while something was said of an error
-        if not _unread():
-            _say_unexpected(error)
-            sys.exit(TROUBLE)
-        _end_by(signal.SIGPIPE)
-    except OSError as error:  # the last of the output
+    except OSError as error:
+        _end_if_unread()
         _drop_output()
-        echo(f"powercut: stdout: {error.strerror}", err=True)
+        with contextlib.suppress(OSError):
+            echo(f"powercut: stdout: {error.strerror}", err=True)
         status = TROUBLE
     sys.exit(status)
 
@@ -54,7 +55,8 @@ def _status(closed: bool) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
         number = getattr(error.__cause__ or error, "number", None)
-        echo("interrupted" if number is None else "ended by a signal", err=True)
+        with contextlib.suppress(OSError):  # a terminal that has been closed
+            echo("interrupted" if number is None else "ended by a signal", err=True)
         if number is not None:
             _end_by(number)
         _leave_at_once()
@@ -66,11 +68,6 @@ def _status(closed: bool) -> int:
         if INSTALLED and isinstance(error, HostError):  # in a checkout the launcher installs them
             _say_missing_packages()
         return error.exit_status
-    except (BrokenPipe, BrokenPipeError):
-        raise
-    except Exception as error:  # status 1 would claim that a verdict differs
-        _say_unexpected(error)
-        return TROUBLE
 
 
 def _say_missing_packages() -> None:
@@ -95,12 +92,15 @@ def _want_open_files() -> None:
         )
 
 
-def _unread() -> list[str]:
-    """Which of our output streams are read by no other process any more."""
+def _end_if_unread() -> None:
+    """Ends the process if what reads its output is gone: a pipe's reader, or a terminal."""
     poll = select.poll()
-    for stream in _STREAMS:
+    for stream in (1, 2):
         poll.register(stream, 0)
-    return [_STREAMS[fd] for fd, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+    for stream, event in poll.poll(0):
+        if event & (select.POLLERR | select.POLLHUP):
+            terminal = stat.S_ISCHR(os.fstat(stream).st_mode)
+            _end_by(signal.SIGHUP if terminal else signal.SIGPIPE)
 
 
 def _end_by(number: int) -> NoReturn:
@@ -126,8 +126,9 @@ def _leave_at_once() -> None:
     What they were making is not sealed; their children end with this process.
     """
     if threading.active_count() > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(INTERRUPTED)
 
 
@@ -146,7 +147,19 @@ _HOST_ERRORS = {
 
 
 def _say_unexpected(error: BaseException) -> None:
-    """A host without room, rights, files or memory is trouble of its own; all else is our bug."""
+    """Says what has ended the command, if anybody can read it.
+
+    A host without room, rights, files or memory is trouble of its own; all else is our bug.
+    """
+    if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO):
+        _end_if_unread()
+    try:
+        _say_trouble(error)
+    except OSError:
+        _end_if_unread()
+
+
+def _say_trouble(error: BaseException) -> None:
     if isinstance(error, MemoryError):
         error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
     remedy = _HOST_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None

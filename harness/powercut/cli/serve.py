@@ -39,6 +39,8 @@ def serve(results: Path, port: int) -> int:
         echo(f"http://{ADDRESS}:{listening.server_address[1]}/?token={token}   Ctrl-C ends it")
         try:
             listening.serve_forever()
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if hasattr(interrupt, "number"):  # powercut.cli.main.Ended: by another signal
+                raise
             echo("")
     return 0

@@ -48,6 +48,7 @@ from powercut.cluster.study import StudyHere
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import Verdict
+from powercut.paths import expanded
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
@@ -79,7 +80,7 @@ def _trouble(error: Exception) -> Trouble:
 
 def host_folder() -> Path:
     """Powercut's folder on this host."""
-    return Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "powercut-cluster")
+    return Path(os.environ.get(FOLDER) or expanded("~/.cache/powercut-cluster"))
 
 
 class RunHere:

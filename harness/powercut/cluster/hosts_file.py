@@ -23,6 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from powercut.documented import Documented
 from powercut.machine.ssh import SshTarget
 from powercut.model.errors import UsageError
+from powercut.paths import expanded
 from powercut.scenario.quantity import Size
 from powercut.scenario.yaml_file import (
     Fault,
@@ -59,8 +60,8 @@ def _is_folder(text: str) -> str:
 
 def _is_file(text: str) -> str:
     try:
-        Path(text).expanduser()
-    except RuntimeError:
+        expanded(text)
+    except UsageError:
         raise ValueError("begins with ~ and a user who has no home here") from None
     return text
 
@@ -163,7 +164,7 @@ def _with_paths(host: HostSettings, file: Path) -> HostSettings:
     """`host`, its files as absolute paths."""
     given = {name: getattr(host, name) for name in ("identity", "known_hosts")}
     found = {
-        name: str(file.absolute().parent / Path(value).expanduser())
+        name: str(file.absolute().parent / expanded(value))
         for name, value in given.items()
         if value is not None
     }

@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from powercut.closing import Closing
 from powercut.machine.remote import Done, NotLetIn, Unreachable, WrongKey
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.paths import expanded
 
 _INSTALL: Final = "install Fabric: pip install 'fabric>=3.2'"
 _CHUNK: Final = 1 << 16
@@ -185,7 +185,7 @@ def _know_hosts(connection: Any, paramiko: Any, only: str | None) -> None:
     named = connection.ssh_config.get("userknownhostsfile", "~/.ssh/known_hosts")
     for name in ("/etc/ssh/ssh_known_hosts", *shlex.split(named)):
         with contextlib.suppress(FileNotFoundError):
-            client.load_system_host_keys(str(Path(name).expanduser()))
+            client.load_system_host_keys(str(expanded(name)))
 
 
 class FabricCommand(Closing):

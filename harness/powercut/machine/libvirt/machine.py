@@ -18,6 +18,7 @@ from powercut.machine.libvirt.connection import libvirt_module, wait_until, with
 from powercut.machine.libvirt.process import ForeignProcess
 from powercut.machine.port import Attachment, Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.paths import expanded
 from powercut.sandbox.printed import tail
 
 _CLOSE_S: Final = 20.0
@@ -232,5 +233,5 @@ class LibvirtMachine(Closing):
     @property
     def _log(self) -> Path:
         name = f"powercut-{self._uuid}.log"
-        places = (folder.expanduser() / name for folder in _LOGS)
+        places = (expanded(folder) / name for folder in _LOGS)
         return next((place for place in places if place.exists()), self._folder / "qemu.log")

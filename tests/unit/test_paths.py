@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a user's folders are, also those of a user without a home."""
+
+from __future__ import annotations
+
+import pwd
+from pathlib import Path
+
+import pytest
+from command_line import powercut
+
+from powercut.model.errors import UsageError
+from powercut.paths import expanded, user_folder
+
+
+def test_a_user_without_a_home_has_the_root_as_in_containers(monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert expanded("~/.ssh/known_hosts") == Path("/.ssh/known_hosts")
+    assert user_folder("XDG_CACHE_HOME", "~/.cache") == Path("/.cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/tmp/mine")
+    assert user_folder("XDG_CACHE_HOME", "~/.cache") == Path("/var/tmp/mine")
+
+
+def test_what_begins_with_no_user_stays(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expanded("~/x") == Path("/home/me/x")
+    assert [expanded(name) for name in ("x/~", "/~")] == [Path("x/~"), Path("/~")]
+    with pytest.raises(UsageError, match="~no-such-user/x: no user no-such-user has a home"):
+        expanded("~no-such-user/x")
+
+
+def test_a_user_that_is_not_there_is_a_mistake_of_the_command_line():
+    done = powercut("doctor", "manual", "~no-such-user/man")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "powercut: ~no-such-user/man: no user no-such-user has a home on this host\n"
+        "hint: write the path in full\n"
+    )
