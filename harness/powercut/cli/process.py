@@ -30,6 +30,7 @@ def run(closed: bool) -> NoReturn:
     """Runs what the command line says and exits; `closed`: there is no stdout."""
     try:
         status = _status(closed)
+        _say_unkept_key()
     except (Exception, SystemExit) as error:  # status 1 would claim that a verdict differs
         _say_unexpected(error.__cause__ or error if isinstance(error, BrokenPipe) else error)
         status = TROUBLE
@@ -68,6 +69,12 @@ def _status(closed: bool) -> int:
         if INSTALLED and isinstance(error, HostError):  # in a checkout the launcher installs them
             _say_missing_packages()
         return error.exit_status
+
+
+def _say_unkept_key() -> None:
+    own = sys.modules.get("powercut.store.own")  # it is imported by what seals a recording
+    if own is not None and (told := own.unkept()):
+        echo(f"powercut: {told}", err=True)
 
 
 def _say_missing_packages() -> None:

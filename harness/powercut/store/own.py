@@ -8,9 +8,11 @@ that is sealed here gets a mark beside its seal:
     HMAC-SHA256(key, manifest.json)
 
 The key is a file of this user alone, in the folder of their state ($XDG_STATE_HOME, else
-~/.local/state), and goes into no recording, no bundle and no report.  The manifest has the digest
-of the file that names the commands, so the mark ends with the first change of either.  A mark may
-be copied, with the very recording that it was made for; what that names this user has run before.
+~/.local/state), and goes into no recording, no bundle and no report.  Where no such file can be
+kept, or others may know it, the key lives in this process's memory: the process knows what it has
+recorded itself, and no later one does.  The manifest has the digest of the file that names the
+commands, so the mark ends with the first change of either.  A mark may be copied, with the very
+recording that it was made for; what that names this user has run before.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from powercut.paths import user_folder
+
 MARK: Final = "made-here"
 """Name of the file beside manifest.json.  It is no evidence and is not sealed."""
 
@@ -34,25 +38,29 @@ _MANIFEST_MAX: Final = 16 << 20
 _PURPOSE: Final = b"powercut: recorded here\n"
 
 
+class _Process:
+    """The key of this process alone, and whether a recording has its mark."""
+
+    key = secrets.token_bytes(_KEY_BYTES)
+    marked = False
+
+
 def mark(folder: Path, manifest: Path) -> None:
     """Says that the recording in `folder`, which has just been sealed, was made here.
 
-    Where no key can be kept, or the mark cannot be written, nothing is said: such a recording is
-    treated as anybody's.
+    Where the mark cannot be written nothing is said: such a recording is treated as anybody's.
     """
     key = _key(make=True)
+    if not key:
+        key, _Process.marked = _Process.key, True
     place = folder / MARK
     with suppress(OSError):
         place.unlink(missing_ok=True)
-        if key:
-            place.write_text(_mac(key, manifest.read_bytes()) + "\n", encoding="ascii")
+        place.write_text(_mac(key, manifest.read_bytes()) + "\n", encoding="ascii")
 
 
 def is_marked(folder: Path, manifest: Path) -> bool:
     """Whether this user has sealed, on this host, what `manifest` lists."""
-    key = _key(make=False)
-    if not key:
-        return False
     try:
         with (folder / MARK).open("rb") as file:
             said = file.read(_MARK_MAX)
@@ -60,27 +68,31 @@ def is_marked(folder: Path, manifest: Path) -> bool:
             listed = file.read(_MANIFEST_MAX)
     except OSError:
         return False
-    return hmac.compare_digest(said.strip(), _mac(key, listed).encode())
+    keys = [key for key in (_key(make=False), _Process.key) if key]
+    return any(hmac.compare_digest(said.strip(), _mac(key, listed).encode()) for key in keys)
+
+
+def unkept() -> str:
+    """What a person is told who recorded with a key that ends with this process; else empty."""
+    if not _Process.marked:
+        return ""
+    return (
+        "later commands will not know what this one recorded as made here: no key that only you "
+        f"know can be kept at {_place()}; set XDG_STATE_HOME to a folder of yours"
+    )
 
 
 def _mac(key: bytes, manifest: bytes) -> str:
     return hmac.new(key, _PURPOSE + manifest, hashlib.sha256).hexdigest()
 
 
-def _state() -> Path:
-    """The folder of this user's state (XDG Base Directory Specification)."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given.startswith("/") else Path("~/.local/state").expanduser()) / (
-        "powercut"
-    )
+def _place() -> Path:
+    return user_folder("XDG_STATE_HOME", "~/.local/state") / "powercut" / "recordings.key"
 
 
 def _key(*, make: bool) -> bytes:
-    """The key; empty if there is none, or none that only this user can know."""
-    try:
-        path = _state() / "recordings.key"
-    except RuntimeError:  # no home
-        return b""
+    """The key of the file; empty if there is none, or none that only this user can know."""
+    path = _place()
     key = _read(path)
     if key or not make:
         return key

@@ -283,6 +283,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "_key(make=True)",
             "to ask makes a key",
         ),
+        (
+            "never-kept",
+            At("mark", "not key"),
+            "True",
+            "no later process knows what this user has recorded",
+        ),
     ),
     *own(
         f"{_P}/store/manifest.py",

@@ -5,15 +5,34 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from powercut.model.errors import DamagedRecording
+from powercut.store import own
 from powercut.store.manifest import MANIFEST, adopt, is_own, seal
 from powercut.store.own import MARK
 
 KEY = "powercut/recordings.key"
+
+
+def is_own_later(folder: Path) -> bool:
+    """The same, asked by a process of its own."""
+    code = (
+        "import sys, pathlib; from powercut.store.manifest import is_own;"
+        "print(is_own(pathlib.Path(sys.argv[1]), 'trial.json'))"
+    )
+    argv = [sys.executable, "-c", code, str(folder)]
+    return subprocess.check_output(argv, text=True).strip() == "True"
+
+
+@pytest.fixture(autouse=True)
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own._Process, "marked", False)
 
 
 @pytest.fixture
@@ -21,6 +40,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
+
+
+def refused(path: Path) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
 
 
 def sealed(folder: Path, text: str = "sh -c true") -> Path:
@@ -38,6 +61,8 @@ def test_who_seals_a_recording_has_made_it(tmp_path, state):
     assert key.parent.stat().st_mode & 0o077 == 0
     assert key.read_bytes().hex() not in (folder / MARK).read_text()
     assert list(key.parent.iterdir()) == [key]
+    assert own.unkept() == ""
+    assert is_own_later(folder)
     again = sealed(tmp_path / "again")
     assert key.read_bytes() == key.read_bytes()
     assert is_own(again, "trial.json")
@@ -92,7 +117,10 @@ def test_a_key_that_others_may_know_is_none(tmp_path, state, spoilt):
         else:
             key.mkdir()
     assert not is_own(folder, "trial.json")
-    assert not (sealed(tmp_path / "next") / MARK).exists()
+    following = sealed(tmp_path / "next")
+    assert is_own(following, "trial.json"), "with the key of this process"
+    assert not is_own_later(following)
+    assert str(key) in own.unkept()
 
 
 @pytest.mark.root
@@ -100,11 +128,29 @@ def test_root_does_not_believe_the_key_of_another_user(tmp_path, state):
     folder = sealed(tmp_path / "r")
     os.chown(state / KEY, 1234, 1234)
     assert not is_own(folder, "trial.json")
+    following = sealed(tmp_path / "next")  # as with `sudo -E`
+    assert is_own(following, "trial.json")
+    assert not is_own_later(following)
 
 
-def test_without_a_place_for_the_key_nothing_is_marked(tmp_path, monkeypatch):
+@pytest.mark.parametrize("home", ["/proc", "file", None])
+def test_without_a_place_for_the_key_this_process_alone_knows(tmp_path, monkeypatch, home):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.delenv("XDG_STATE_HOME")
+    if home is None:  # and a user without an entry in /etc/passwd
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+        monkeypatch.setattr(own, "_write", refused)
+    else:
+        monkeypatch.setenv("HOME", str(tmp_path / home))
     folder = sealed(tmp_path / "r")
-    assert not (folder / MARK).exists()
+    assert is_own(folder, "trial.json")
+    assert not is_own_later(folder)
+    where = str(tmp_path / (home or "/"))
+    assert own.unkept() == (
+        "later commands will not know what this one recorded as made here: no key that only you "
+        f"know can be kept at {where.rstrip('/')}/.local/state/{KEY}; set XDG_STATE_HOME to a "
+        "folder of yours"
+    )
+    (folder / MARK).write_text("0" * 64 + "\n")
     assert not is_own(folder, "trial.json")
