@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import click
 
 from powercut.cli.options import (
     FILE,
+    WORDS,
     jobs_option,
     json_option,
     results_option,
@@ -39,6 +39,7 @@ _EPILOG = (
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM...]")
 @click.option(
     "--test",
+    type=WORDS,
     metavar="COMMAND",
     default="",
     help="Your own test of the program. It runs on this host as you would run it, once as it is "
@@ -66,7 +67,7 @@ _EPILOG = (
 @json_option("the table")
 def syncs(
     command: Sequence[str],
-    test: str,
+    test: tuple[str, ...],
     test_timeout: float,
     sites: int,
     jobs: int | None,
@@ -98,7 +99,7 @@ def syncs(
         raise UsageError(
             "give either a program or --resume DIR, which has all other options from before"
         )
-    wanted = MutationOptions(options, tuple(shlex.split(test)), test_timeout, sites, jobs or 1)
+    wanted = MutationOptions(options, test, test_timeout, sites, jobs or 1)
     console = console_beside(json_file)
     with ProgressView(console) as view, Resumable("audit syncs", view, resume).heard() as told:
         if resume is not None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from powercut.cli.options import (
     FILE,
+    WORDS,
     atomic_unit_option,
     budget_option,
     depth_option,
@@ -49,6 +49,7 @@ _EPILOG = (
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @click.option(
     "--check",
+    type=WORDS,
     default="",
     metavar="COMMAND",
     help="Command that lists what is there after a cut, as one string. Without it: no verdict.",
@@ -96,7 +97,7 @@ _EPILOG = (
 def capture(
     folder: Path,
     command: Sequence[str],
-    check: str,
+    check: tuple[str, ...],
     promise: str,
     acks: int,
     seconds: float,
@@ -129,7 +130,7 @@ def capture(
     order = CaptureOrder(
         folder=folder.resolve(),
         command=tuple(command),
-        check=tuple(shlex.split(check)),
+        check=check,
         acks=acks,
         seconds=seconds,
         atomic_unit=int(atomic_unit),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import FILE, json_option, seconds_option
+from powercut.cli.options import FILE, WORDS, json_option, seconds_option
 from powercut.cli.output import TROUBLE, Speaker, echo, write_json_object
 from powercut.model.errors import UsageError
 
@@ -42,6 +42,7 @@ _DRAIN_S = 10.0
 @click.option("--key", type=FILE, help="Its private key (PEM), without a passphrase.")
 @click.option(
     "--check",
+    type=WORDS,
     metavar="COMMAND",
     help="Does not listen: runs COMMAND twice and judges what it says on its standard output.",
 )
@@ -53,7 +54,7 @@ def listen(
     address: str,
     certificate: Path | None,
     key: Path | None,
-    check: str | None,
+    check: tuple[str, ...] | None,
     state_timeout: float,
     json_file: Path | None,
 ) -> int:
@@ -129,22 +130,18 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _judge(folder: Path, check: str, seconds: float, json_file: Path | None) -> int:
+def _judge(folder: Path, check: tuple[str, ...], seconds: float, json_file: Path | None) -> int:
     from powercut.model.confidence import percent, upper_bound
     from powercut.model.verdict import Verdict
     from powercut.recording.listened import Listened, run_check
     from powercut.verdict.listened import verdict_of_listened
 
     say = Speaker(json_file)
-    try:
-        words = shlex.split(check)
-    except ValueError as error:
-        raise UsageError(f"--check: {error}") from None
-    if not words:
+    if not check:
         raise UsageError("--check: give a command")
     promises = Listened.open(folder).promises
-    seen = run_check(words, timeout_s=seconds, used_again=True)
-    judgement = verdict_of_listened(promises, seen, run_check(words, timeout_s=seconds))
+    seen = run_check(check, timeout_s=seconds, used_again=True)
+    judgement = verdict_of_listened(promises, seen, run_check(check, timeout_s=seconds))
     say(f"{judgement.verdict.name}: {promises.acked} operations were acknowledged")
     for finding in judgement.findings:
         say(f"  {finding.message}")

@@ -13,6 +13,7 @@ import click
 from powercut.cli import completion
 from powercut.model.errors import UsageError
 from powercut.model.versions import GUEST, HOST, SUITES, UML_SUITES
+from powercut.model.words import words_of
 from powercut.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -23,6 +24,19 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path, dir_okay=False)
 """A file to write: a folder is refused before the work, not after it."""
+
+
+class _Words(click.types.StringParamType):
+    """A command line in one string."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return words_of(value) if isinstance(value, str) else value
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+WORDS = _Words()
 
 SCENARIO_HELP = (
     "SCENARIO is a file, a folder of them, or a name: that of a file in scenarios/ of this folder, "

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from powercut.cli.options import atomic_unit_option, budget_option, scratch_option, seconds_option
+from powercut.cli.options import (
+    WORDS,
+    atomic_unit_option,
+    budget_option,
+    scratch_option,
+    seconds_option,
+)
 from powercut.cli.output import console_beside, write_json_object
 from powercut.model.versions import HOST, UML_SUITES
 
@@ -64,7 +70,7 @@ _OPTIONS: Final = (
         help="How long a flush takes: no time, or as long as on such a disk (disk.model in "
         "docs/scenario-reference.md). `audit` then says what each flush costs.",
     ),
-    click.option("--mkfs", default="", help="Options for mkfs, in one string."),
+    click.option("--mkfs", type=WORDS, default="", help="Options for mkfs, in one string."),
     click.option("--mount", default="", help="Mount options, separated by commas."),
     click.option(
         "--acks",
@@ -199,7 +205,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
         size: str,
         atomic_unit: str,
         disk_model: str,
-        mkfs: str,
+        mkfs: tuple[str, ...],
         mount: str,
         acks: int,
         seconds: float,
@@ -211,7 +217,7 @@ def recording_options(command: Callable[..., Any]) -> Callable[..., Any]:
         from powercut.scenario.program_text import RecordOptions
 
         options = RecordOptions(
-            filesystem, size, int(atomic_unit), tuple(shlex.split(mkfs)), mount, acks, seconds,
+            filesystem, size, int(atomic_unit), mkfs, mount, acks, seconds,
             budget, state_timeout, deadline, disk_model=disk_model, kernel=kernel,
         )  # fmt: skip
         return command(options=options, **others)

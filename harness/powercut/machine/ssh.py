@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from powercut.closing import Closing
 from powercut.machine.remote import Done, NotLetIn, Unreachable, WrongKey
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import DeadlineExceeded, HostError, UsageError
+from powercut.model.words import words_of
 from powercut.paths import expanded
 
 _INSTALL: Final = "install Fabric: pip install 'fabric>=3.2'"
@@ -183,7 +184,14 @@ def _know_hosts(connection: Any, paramiko: Any, only: str | None) -> None:
         client.load_system_host_keys(only)
         return
     named = connection.ssh_config.get("userknownhostsfile", "~/.ssh/known_hosts")
-    for name in ("/etc/ssh/ssh_known_hosts", *shlex.split(named)):
+    try:
+        own = words_of(named)
+    except ValueError as error:
+        raise UsageError(
+            f"UserKnownHostsFile of ssh's configuration: {error}",
+            hint="mend it in ~/.ssh/config or /etc/ssh/ssh_config",
+        ) from None
+    for name in ("/etc/ssh/ssh_known_hosts", *own):
         with contextlib.suppress(FileNotFoundError):
             client.load_system_host_keys(str(expanded(name)))
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from powercut.model.words import words_of
 from powercut.scenario.quantity import Duration
 from powercut.scenario.settings_base import OfWorkload, is_printable
 
 
 def _words(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        return tuple(shlex.split(value))
-    except ValueError as error:
-        raise ValueError(f"not a command line: {error}") from error
+    return words_of(value) if isinstance(value, str) else value
 
 
 def _is_command(value: tuple[str, ...]) -> tuple[str, ...]:

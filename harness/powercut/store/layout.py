@@ -50,6 +50,7 @@ from typing import Any, Final, Self
 from powercut.brought import make_results, mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.words import words_of
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
 from powercut.store.files import (
@@ -204,7 +205,7 @@ class ResultDir:
         environment = self.read_environment()
         cluster = environment.get("cluster", "")
         where = ["--cluster", cluster] if cluster else []
-        return [*shlex.split(environment.get("options", "")), *where]
+        return [*words_of(environment.get("options", "")), *where]
 
     def write_reproduce(self, seed: int) -> str:
         """Writes reproduce.sh, which repeats the run, and returns the command in it.
@@ -278,7 +279,7 @@ def _is_environment(value: Mapping[str, Any]) -> bool:
     if any(not isinstance(value.get(name, kind()), kind) for name, kind in _ENVIRONMENT.items()):
         return False
     try:
-        shlex.split(value.get("options", ""))
+        words_of(value.get("options", ""))
     except ValueError:
         return False
     return all(isinstance(session, dict) for session in value.get("sessions", ()))

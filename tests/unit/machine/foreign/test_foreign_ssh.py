@@ -15,7 +15,7 @@ from powercut.machine.foreign.machine import ForeignMachine
 from powercut.machine.foreign.power import Power
 from powercut.machine.remote import NotLetIn, Unreachable, WrongKey
 from powercut.machine.ssh import FabricRemote
-from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 
 pytestmark = [
     pytest.mark.root,
@@ -143,6 +143,13 @@ def test_a_command_that_wants_no_more_says_why(remote):
     endless = (b"x" * 65536 for _ in range(10_000))
     done = remote.run("head -c 10 >/dev/null; echo full >&2; exit 5", stdin=endless, timeout_s=60)
     assert (done.status, done.printed) == (5, "full\n")
+
+
+def test_an_open_quote_in_the_configuration_is_named(home, server):
+    with (home.path / ".ssh" / "config").open("a") as config:
+        config.write("Host box\n  UserKnownHostsFile 'open\n")
+    with pytest.raises(UsageError, match="UserKnownHostsFile of ssh's configuration: not a comm"):
+        FabricRemote("box").connect(timeout_s=LONG_S)
 
 
 def test_what_cannot_be_brought_is_told(channel, tmp_path):
