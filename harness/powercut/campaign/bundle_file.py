@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable, shown
 from powercut.model.verdict import LsnRange
 from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 from powercut.store.digest import ContentDigest
@@ -47,6 +48,7 @@ FILE_MAX: Final = 1 << 40
 """Bytes: the largest disk that a scenario may ask for."""
 
 _FIRST: Final = ArchiveLimits(members=1, size=_MANIFEST_MAX, only_first=True)
+_DEPTH_MAX: Final = 64  # folders are made and removed by recursion
 _MORE: Final = 16  # members: the manifest, and some that should not be there and are named
 
 VerdictWord = Literal["SAFE", "SURVIVED", "INCONCLUSIVE", "LOSSY"]
@@ -97,7 +99,7 @@ class BundleManifest(BaseModel):
 def is_bundle(path: Path) -> bool:
     """Whether `path` is a file that begins as a bundle does."""
     try:
-        with path.open("rb") as file:
+        with openable(path).open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
@@ -181,6 +183,11 @@ def _read_manifest(bundle: Path, tar: Archive) -> BundleManifest:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts or not _plain(name):
             raise DamagedRecording(f"{bundle}: names a file outside of it: {name!r}")
+        if len(path.parts) > _DEPTH_MAX:
+            raise DamagedRecording(
+                f"{bundle}: {shown(name)} is more than {_DEPTH_MAX} folders deep",
+                hint="no bundle of powercut's is: this one was made by something else",
+            )
     if manifest.state is not None and not re.fullmatch(r"[0-9a-f]{12}", manifest.state.name):
         raise DamagedRecording(f"{bundle}: {manifest.state.name!r} is no name of a state")
     return manifest

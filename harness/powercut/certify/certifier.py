@@ -24,6 +24,7 @@ from powercut.measure.cells import is_measurable
 from powercut.measure.measure import measure_cell
 from powercut.model.errors import UsageError
 from powercut.model.events import CellMeasured, CertifyStarted, Notice, TrialFinished
+from powercut.model.named_path import openable
 from powercut.rig.components import components_of
 from powercut.rig.load_meter import LoadMeter
 from powercut.rig.rig import Rig
@@ -165,7 +166,7 @@ def write_certificate(directory: CertificateDir, certificate: Certificate) -> No
 
 def _load(directory: CertificateDir, order: Order, name: str) -> tuple[Scenario, Plan]:
     path = directory.scenario(name)
-    scenario = parse_scenario(path.read_text(encoding="utf-8"), path)
+    scenario = parse_scenario(openable(path).read_text(encoding="utf-8"), path)
     return scenario, Selection.of_json(order.selection).plan(scenario, order.seed)
 
 

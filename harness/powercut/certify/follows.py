@@ -30,6 +30,7 @@ from powercut.campaign.assemble import (
 )
 from powercut.campaign.selection import Selection
 from powercut.model.errors import PowercutError
+from powercut.model.named_path import openable
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import check_scenario
 from powercut.scenario.load import parse_scenario
@@ -77,7 +78,7 @@ def problems_of_runs(directory: CertificateDir) -> Iterator[str]:
 def _plan(directory: CertificateDir, order: Order, name: str) -> Plan:
     path = directory.scenario(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = openable(path).read_text(encoding="utf-8")
     except OSError:
         text = ""  # which is no scenario
     return Selection.of_json(order.selection).plan(parse_scenario(text, path), order.seed)

@@ -33,6 +33,7 @@ from powercut.model.binding import DIGEST_BYTES, NOT_BOUND
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
+from powercut.model.named_path import openable
 
 MAGIC: Final = b"PCHIST1\n"
 HEAD_BYTES: Final = len(MAGIC) + DIGEST_BYTES + 4
@@ -105,7 +106,7 @@ class RecordedHistory:
 def read_history(path: Path) -> RecordedHistory:
     """Rebuilds the history from `path`; raises as `history_of`."""
     try:
-        raw = path.read_bytes()
+        raw = openable(path).read_bytes()
     except OSError as error:
         raise DamagedRecording(f"cannot read {path}: {error.strerror}") from None
     return history_of(path, raw)

@@ -75,6 +75,8 @@ def tls_of(certificate: Path, key: Path) -> ssl.SSLContext:
             f"{certificate} and {key}: {why} ({error.reason})",
             hint="give a certificate and its private key, both in PEM",
         ) from None
+    except OSError as error:
+        raise UsageError(f"{certificate} and {key}: {error.strerror}") from None
     return context
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.options import json_option
+from powercut.cli.options import NamedPath, json_option
 from powercut.model.errors import UsageError
 from powercut.paths import INSTALLED, ROOT
 
@@ -18,7 +18,7 @@ from powercut.paths import INSTALLED, ROOT
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--against",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=NamedPath(exists=True, file_okay=False),
     metavar="CHECKOUT",
     help="Another checkout of powercut, measured in turn (program-states, same-states).",
 )

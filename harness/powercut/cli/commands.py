@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from powercut import __version__
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.summary import SECTIONS
+from powercut.model.errors import UsageError
 from powercut.paths import INSTALLED
 
 COMMANDS = {
@@ -67,7 +69,13 @@ class CommandTable(LazyGroup):
             return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Runs the command."""
+        """Runs the command, unless there is no folder that relative paths begin at."""
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise UsageError(
+                "the current folder has been removed", hint="cd to a folder that is there"
+            ) from None
         with _broken_pipes():
             return super().invoke(ctx)
 

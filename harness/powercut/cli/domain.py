@@ -14,6 +14,7 @@ import click
 from powercut.cli.options import FILE
 from powercut.cli.output import console_beside
 from powercut.model.errors import UsageError
+from powercut.model.named_path import openable
 
 _Returned = TypeVar("_Returned")
 
@@ -54,7 +55,9 @@ class DomainChoice:
 
     def _text(self) -> str | None:
         try:
-            return self.definition.read_text(encoding="utf-8") if self.definition else None
+            return (
+                openable(self.definition).read_text(encoding="utf-8") if self.definition else None
+            )
         except (OSError, UnicodeError) as error:
             raise UsageError(f"{self.definition}: {error}") from None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from powercut.model.errors import UsageError
+from powercut.model.named_path import files_below
 
 if TYPE_CHECKING:
     from powercut.store.layout import ResultDir
@@ -70,10 +71,12 @@ def find_trials(path: Path) -> list[TrialDir]:
     for folder in (path, *path.parents):
         if (folder / "trial.json").is_file():
             return [TrialDir(folder, _run_of(folder))]
-    below = sorted(file.parent for file in path.glob("**/trial.json"))
     if (path / "scenario.yaml").is_file() or (path / "latest").exists():
         run = ResultDir.open(path).path
         below = sorted(file.parent for file in run.glob("cells/*/*/trial.json"))
+    else:
+        files = files_below(path, "trial.json")
+        below = [file.parent for file in files if file.is_file()]
     if not below:
         raise UsageError(
             f"{path}: there is no recording in it",

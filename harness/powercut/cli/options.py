@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,6 +14,7 @@ import click
 
 from powercut.cli import completion
 from powercut.model.errors import UsageError
+from powercut.model.named_path import openable, shown
 from powercut.model.versions import GUEST, HOST, SUITES, UML_SUITES
 from powercut.model.words import words_of
 from powercut.paths import RESULTS
@@ -21,8 +24,33 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FILE = click.Path(path_type=Path)
-OUTPUT = click.Path(path_type=Path, dir_okay=False)
+
+class NamedPath(click.Path):
+    """A path of which nothing is wrong that the system can say before the work begins."""
+
+    def __init__(self, *, special: bool = False, **options: Any) -> None:
+        """It may be a pipe or a character device if it may be `special`."""
+        super().__init__(path_type=Path, **options)
+        self._special = special
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As click's."""
+        text = os.fspath(value)
+        if not text:
+            self.fail("the name is empty", param, ctx)
+        try:
+            with suppress(FileNotFoundError):  # some are made, others are missed by their verb
+                Path(text).stat()
+            if not self._special:
+                openable(Path(text))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            self.fail(f"{shown(text)!r}: {why}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = NamedPath()
+OUTPUT = NamedPath(special=True, dir_okay=False)
 """A file to write: a folder is refused before the work, not after it."""
 
 
@@ -95,7 +123,7 @@ trials_option = click.option(
 )
 
 
-class _Folder(click.Path):
+class _Folder(NamedPath):
     """Where results are kept: tools and logs get the name, some of them as a line."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -104,7 +132,7 @@ class _Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-RESULTS_FOLDER = _Folder(path_type=Path)
+RESULTS_FOLDER = _Folder()
 results_option = click.option(
     "--results", type=RESULTS_FOLDER, default=RESULTS, help="Where results are kept."
 )
@@ -260,7 +288,7 @@ def version_options(command: Command) -> Command:
 
     result: Callable[..., Any] = click.option(
         "--modules",
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        type=NamedPath(exists=True, file_okay=False),
         help="Where `make modules_install INSTALL_MOD_PATH=DIR` has put the modules of the "
         "bzImage or vmlinux that --kernel names.",
     )(with_modules)

@@ -18,6 +18,7 @@ from typing import NoReturn
 import click
 
 from powercut.cli.commands import BrokenPipe, cli
+from powercut.cli.named_paths import mistake_of
 from powercut.cli.output import INTERRUPTED, TROUBLE, echo
 from powercut.model.errors import HostError, PowercutError
 from powercut.paths import INSTALLED, NOT_WRITABLE
@@ -63,18 +64,27 @@ def _status(closed: bool) -> int:
         _leave_at_once()
         return INTERRUPTED
     except PowercutError as error:
-        echo(f"powercut: {error}", err=True)
-        if error.hint:
-            echo(f"hint: {error.hint}", err=True)
-        if INSTALLED and isinstance(error, HostError):  # in a checkout the launcher installs them
-            _say_missing_packages()
-        return error.exit_status
+        return _say(error)
+    except Exception as error:
+        if (mistake := mistake_of(error, sys.argv[1:])) is None:
+            raise
+        return _say(mistake)
 
 
 def _say_unkept_key() -> None:
     own = sys.modules.get("powercut.store.own")  # it is imported by what seals a recording
     if own is not None and (told := own.unkept()):
         echo(f"powercut: {told}", err=True)
+
+
+def _say(error: PowercutError) -> int:
+    """The exit status, too."""
+    echo(f"powercut: {error}", err=True)
+    if error.hint:
+        echo(f"hint: {error.hint}", err=True)
+    if INSTALLED and isinstance(error, HostError):  # in a checkout the launcher installs them
+        _say_missing_packages()
+    return error.exit_status
 
 
 def _say_missing_packages() -> None:

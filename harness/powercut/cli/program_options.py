@@ -32,6 +32,8 @@ class ProgramCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's; the program's own options come after `--`."""
+        if other := next(filter(_is_no_text, args), ""):
+            raise click.UsageError(f"{other!r} is not UTF-8, which recordings are written in", ctx)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -41,6 +43,14 @@ class ProgramCommand(click.Command):
             raise click.UsageError(
                 f"{error.message} If it is the program's own: {own}", ctx
             ) from None
+
+
+def _is_no_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 _OPTIONS: Final = (

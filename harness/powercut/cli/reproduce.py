@@ -9,7 +9,9 @@ import click
 
 from powercut.cli.finding_script import reproduce_finding
 from powercut.cli.options import (
+    FILE,
     STATE_EPILOG,
+    NamedPath,
     budget_option,
     json_option,
     promise_option,
@@ -22,19 +24,19 @@ from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
-@click.argument("recording", metavar="RECORDING|FINDING", type=click.Path(path_type=Path))
+@click.argument("recording", metavar="RECORDING|FINDING", type=FILE)
 @state_argument(required=False)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar="FOLDER",
     help="The new folder to write; a finding's script also runs where it lies.",
 )
 @click.option("--operation", type=click.IntRange(1), help="The operation that is lost.")
 @click.option(
     "--twin",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=NamedPath(exists=True, file_okay=False),
     metavar="RECORDING",
     help="A recording of the program with the sync that is missing: it keeps the operation.",
 )

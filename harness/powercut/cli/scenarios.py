@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from powercut.model.errors import UsageError
+from powercut.model.named_path import files_below
 from powercut.paths import SCENARIOS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def find_scenarios(given: Sequence[str]) -> list[Path]:
     for text in given:
         path = Path(text)
         if path.is_dir():
-            files = sorted(path.rglob("*.yaml"))
+            files = files_below(path, "*.yaml")
             if not files:
                 raise UsageError(f"{path}: there is no scenario (*.yaml) in this folder")
             paths += files
@@ -62,7 +63,7 @@ def _by_name(text: str) -> Path:
 def known_scenarios() -> dict[str, Path]:
     """Scenarios by their names: those that are shipped, then the caller's own, which win."""
     folders = dict.fromkeys((SCENARIOS, Path("scenarios").resolve()))
-    return {path.stem: path for folder in folders for path in sorted(folder.rglob("*.yaml"))}
+    return {path.stem: path for folder in folders for path in files_below(folder, "*.yaml")}
 
 
 def at_versions(

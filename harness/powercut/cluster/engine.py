@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from powercut.closing import Closing
 from powercut.cluster.node import Pem
 from powercut.model.errors import HostError, UsageError
+from powercut.model.named_path import openable
 from powercut.paths import expanded
 from powercut.sandbox.apart import start_apart
 
@@ -92,7 +93,7 @@ def configured_pem() -> Pem:
             "configuration (docs.dask.org, TLS/SSL)",
         )
     try:
-        ca, certificate, key = (expanded(file).read_text() for file in named)
+        ca, certificate, key = (openable(expanded(file)).read_text() for file in named)
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}") from None
     return Pem(ca=ca, certificate=certificate, key=key)

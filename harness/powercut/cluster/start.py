@@ -25,6 +25,7 @@ from powercut.cluster.up import hosts_cluster
 from powercut.model.errors import HostError, UsageError
 from powercut.model.events import Notice, RunEvent
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.layout import ResultDir, folder_name
 from powercut.store.place import Place, read_place
@@ -63,7 +64,7 @@ def _address(
         return
     path = Path(cluster)
     try:
-        text = path.read_text()
+        text = openable(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"{cluster}: {getattr(error, 'strerror', None) or 'not a text file'}",

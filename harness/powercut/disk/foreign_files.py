@@ -19,6 +19,7 @@ from typing import Final
 
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.machine import ImageFormat
+from powercut.model.named_path import openable
 
 _QCOW2: Final = struct.Struct(">4sIQI")  # magic, version, offset and size of the backing file
 _QCOW2_INCOMPATIBLE: Final = struct.Struct(">Q")
@@ -38,7 +39,7 @@ def refuse_foreign_files(image: Path, image_format: ImageFormat) -> None:
     Raises HostError if it cannot be read.
     """
     try:
-        with image.open("rb") as file:
+        with openable(image).open("rb") as file:
             head = file.read(_TEXT_MAX)
             named = _named(head, image_format)
             if image_format is ImageFormat.VMDK:

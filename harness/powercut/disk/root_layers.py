@@ -28,6 +28,7 @@ from typing import IO, Any, Final
 from powercut.brought import brought
 from powercut.model.errors import UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
@@ -102,8 +103,9 @@ class RootTree:
             else:
                 self._add_tar(root, from_outside)
         except (OSError, tarfile.TarError, EOFError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"{root}: no root file system can be read there: {error}",
+                f"{root}: no root file system can be read there: {why}",
                 hint="workload.root is a folder, a tar, an ext4 image or a folder with index.json "
                 "(OCI image layout)",
             ) from error
@@ -298,7 +300,7 @@ def _entries_below(node: _Node, name: str) -> Iterator[tuple[str, _Entry]]:
 def _oci_layers(root: Path) -> Iterator[Path]:
     """The layers of an image, the lowest first, each as its digest says."""
     try:
-        document = parse_json((root / "index.json").read_bytes())
+        document = parse_json(openable(root / "index.json").read_bytes())
         for _ in range(_LINKS_MAX):
             if "layers" in document:
                 for layer in document["layers"]:
@@ -321,7 +323,7 @@ def _blob(root: Path, descriptor: Any) -> Path:
     if found is None:
         raise ValueError(f"digest {descriptor['digest']!r}: it should be sha256:...")
     path = root / "blobs" / "sha256" / found.group(1)
-    with path.open("rb") as file:
+    with openable(path).open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != found.group(1):
             raise UsageError(f"{path}: it is not what its digest says", hint="fetch it again")
     return path

@@ -22,6 +22,7 @@ from powercut.disk.pclog_format import LogHeader, data_path, header_of, log_path
 from powercut.model.binding import Binding, check_digest
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.named_path import openable
 from powercut.model.operations import Packet
 from powercut.model.timeline import DiskRange, Timeline
 from powercut.model.verdict import EvidenceLevel
@@ -123,7 +124,7 @@ def doubts_of(
 def check_scenario(trial: TrialDir, record: TrialRecord, scenario: Path) -> None:
     """Raises DamagedRecording if `scenario` is not the one that the recording was made by."""
     try:
-        digest = text_digest(scenario.read_bytes())
+        digest = text_digest(openable(scenario).read_bytes())
     except OSError as error:
         raise DamagedRecording(f"{scenario}: {error.strerror}") from error
     if record.scenario_sha256 != digest:

@@ -22,6 +22,7 @@ from powercut.channel.lines import unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.model.observation import Observation
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
@@ -55,7 +56,7 @@ class Listened:
     def open(cls, path: Path) -> Listened:
         """One that was made.  Raises UsageError, DamagedRecording."""
         try:
-            text = (path / "listen.json").read_text(errors="replace")
+            text = openable(path / "listen.json").read_text(errors="replace")
         except OSError:
             raise UsageError(
                 f"{path}: nothing was heard there", hint="`powercut listen FOLDER` listens"
@@ -77,7 +78,7 @@ class Listened:
     def promises(self) -> ProgramPromises:
         """What was claimed.  Raises DamagedRecording."""
         try:
-            packets = unpack(self.lines.read_bytes(), self.binding)
+            packets = unpack(openable(self.lines).read_bytes(), self.binding)
         except OSError as error:
             raise DamagedRecording(f"{self.lines}: {error.strerror}") from None
         return ProgramPromises(replace(history_of(packets), by_receipt=True))

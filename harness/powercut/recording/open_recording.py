@@ -18,6 +18,7 @@ from powercut.crash.states import StateSpace
 from powercut.model.errors import UsageError
 from powercut.model.history import History
 from powercut.model.machine import ImageFormat
+from powercut.model.named_path import files_below
 from powercut.model.timeline import Timeline
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
@@ -137,7 +138,7 @@ def find_recording(path: Path) -> TrialDir:
     latest = path / "latest"
     if latest.is_dir():
         path = latest.resolve()
-    recordings = [each.parent for each in sorted(path.glob(f"**/{TRIAL_FILE}"))]
+    recordings = [file.parent for file in files_below(path, TRIAL_FILE) if file.is_file()]
     if len(recordings) == 1:
         return TrialDir(recordings[0], _run_of(recordings[0]))
     if recordings:

@@ -34,6 +34,7 @@ from powercut.crash.applied import Kept
 from powercut.crash.states import Again, CrashState, Move
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
 
@@ -224,7 +225,7 @@ def load_file(path: Path) -> CrashState:
 def read_value(path: Path) -> object:
     """The JSON in the file `path`.  Raises DamagedRecording, which leaves out the path."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(openable(path).read_bytes())
     except OSError as error:
         raise DamagedRecording(str(error.strerror)) from error
     except ValueError as error:

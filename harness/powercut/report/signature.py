@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from powercut.model.named_path import openable
 from powercut.store.certify_order import SIGNATURE
 
 _MAGIC: Final = b"SSHSIG"
@@ -41,7 +42,7 @@ def read_signature(directory: Path) -> Signature | None:
     """The signature that lies beside the certificate in `directory`; None if there is none."""
     path = directory / SIGNATURE
     try:
-        text = path.read_text(errors="replace")
+        text = openable(path).read_text(errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:

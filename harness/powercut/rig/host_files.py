@@ -14,6 +14,7 @@ from typing import Final
 from powercut.disk.root_cache import mark_used
 from powercut.disk.root_image import PROGRAM
 from powercut.model.errors import HostError
+from powercut.model.named_path import openable
 from powercut.paths import CACHE
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.kernel import UmlKernel
@@ -187,7 +188,7 @@ def sha256_of(path: Path) -> str:
 def _sha256(path: Path, changed_ns: int) -> str:
     del changed_ns  # whoever changes a program between two trials gets another digest
     try:
-        with path.open("rb") as file:
+        with openable(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise HostError(f"{path}: {error.strerror}") from error

@@ -22,6 +22,7 @@ from typing import IO, Any, Final
 
 from powercut.model.errors import HostError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.sandbox import archive_inside, confined
 from powercut.sandbox.archive_inside import KINDS, ArchiveLimits, Bounds, opener_of
 from powercut.sandbox.confined import REMEDY, ToolLimits, run_confined
@@ -109,7 +110,7 @@ def open_archive(
     `from_outside` is not read where there is no sandbox.  Raises tarfile.ReadError, OSError,
     HostError.
     """
-    with path.open("rb") as file, ExitStack() as stack:
+    with openable(path).open("rb") as file, ExitStack() as stack:
         try:
             made = stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch))
         except OSError as error:

@@ -20,6 +20,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 
 from powercut.model.errors import UsageError
+from powercut.model.named_path import openable
 
 KeyPath = tuple[str | int, ...]
 
@@ -49,7 +50,7 @@ class Fault:
 def read_text(path: Path, what: str, hint: str) -> str:
     """The text of a file that is a `what`.  Raises UsageError, with `hint`."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with openable(path).open(encoding="utf-8") as file:
             text = file.read(TEXT_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import Certificate, Component, Executed, NotTested
 from powercut.store.files import host_errors, write_atomic
@@ -154,7 +155,7 @@ class CertificateDir:
     def spent_s(self) -> float:
         """Seconds that it took until now, interruptions not counted."""
         try:
-            return float(parse_json((self.path / _SPENT).read_text())["seconds"])
+            return float(parse_json(openable(self.path / _SPENT).read_text())["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             return 0.0
 
@@ -164,7 +165,7 @@ class CertificateDir:
 
     def _loads(self) -> list[HostLoad]:
         try:
-            loads = parse_json((self.path / _SPENT).read_text())["loads"]
+            loads = parse_json(openable(self.path / _SPENT).read_text())["loads"]
             return [HostLoad.model_validate(load) for load in loads]
         except (OSError, ValueError, KeyError, TypeError):
             return []
@@ -185,7 +186,7 @@ def read_certificate(path: Path) -> Certificate:
     Raises UsageError if there is none, and DamagedRecording if it does not follow the schema.
     """
     try:
-        return Certificate.model_validate_json(path.read_bytes())
+        return Certificate.model_validate_json(openable(path).read_bytes())
     except OSError as error:
         raise UsageError(
             f"{path}: {error.strerror}", hint="give a certificate.json, or the folder of one"

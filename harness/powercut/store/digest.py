@@ -15,6 +15,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from powercut.model.named_path import openable
+
 WHOLE_MAX: Final = 64 << 20
 PART: Final = 1 << 20
 
@@ -67,7 +69,7 @@ def _of_zeroes(count: int) -> bytes:
 
 def file_digest(path: Path) -> str:
     """The digest of a file; its holes are not read.  Raises OSError."""
-    with path.open("rb", buffering=0) as file:
+    with openable(path).open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         digest = ContentDigest(size)
         at = 0

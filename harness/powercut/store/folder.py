@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.named_path import openable
 from powercut.model.outside import LeftFiles, Outside
 from powercut.model.positive import PositiveControl
 from powercut.model.reads import CheckReads
@@ -159,7 +160,7 @@ class CaptureDir:
         """capture.json, of a recording that is as it was sealed.  Raises DamagedRecording."""
         manifest.check(self.path, only=SEALED)
         try:
-            return CaptureRecord.model_validate_json((self.path / RECORD).read_bytes())
+            return CaptureRecord.model_validate_json(openable(self.path / RECORD).read_bytes())
         except (OSError, ValidationError) as error:
             raise DamagedRecording(f"{self.path / RECORD}: {error}") from error
 

@@ -21,6 +21,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from powercut.model.errors import UsageError
+from powercut.model.named_path import openable
 from powercut.model.printable import printable
 from powercut.model.units import count
 from powercut.store.record import Record
@@ -90,7 +91,7 @@ class Issuer(Record):
 def read_logo(path: Path) -> str:
     """The image at `path` as a data URI.  Raises UsageError if it cannot be a logo."""
     try:
-        with path.open("rb") as file:
+        with openable(path).open("rb") as file:
             data = file.read(LOGO_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--logo takes a PNG or JPEG") from error

@@ -50,6 +50,7 @@ from typing import Any, Final, Self
 from powercut.brought import make_results, mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.model.words import words_of
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
@@ -195,7 +196,7 @@ class ResultDir:
     def read_environment(self) -> dict[str, Any]:
         """Reads environment.json; empty if there is none, or if it is none that a run writes."""
         try:
-            value = parse_json((self.path / "environment.json").read_bytes())
+            value = parse_json(openable(self.path / "environment.json").read_bytes())
         except (OSError, ValueError):
             return {}
         return value if isinstance(value, dict) and _is_environment(value) else {}

@@ -15,6 +15,7 @@ from typing import Final
 
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.store import own
 from powercut.store.digest import ContentDigest, file_digest
 from powercut.store.files import fsync_path, host_errors, write_atomic
@@ -101,7 +102,7 @@ def _entries(folder: Path) -> list[tuple[str, int, str]]:
     """Name, size and digest of each sealed file.  Raises DamagedRecording."""
     path = folder / MANIFEST
     try:
-        return entries_of(path.read_bytes(), str(path))
+        return entries_of(openable(path).read_bytes(), str(path))
     except FileNotFoundError as error:
         raise DamagedRecording(
             f"{folder}: the recording was never sealed: {MANIFEST} is missing",

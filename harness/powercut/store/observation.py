@@ -12,6 +12,7 @@ from powercut.model.binding import Binding, check_digest
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.model.observation import Continuation, Extent, Observation, checked_extents
 from powercut.store.files import write_atomic
 from powercut.wal.slots import SlotState
@@ -104,7 +105,7 @@ def read_observation(path: Path, binding: Binding) -> Observation:
     Raises DamagedRecording, also for an observation of another recording.
     """
     try:
-        value = parse_json(path.read_bytes())
+        value = parse_json(openable(path).read_bytes())
         observation = observation_from_json(value)
         digest = bytes.fromhex(value["binding"])
         says = f"cell {value['cell']!r}, seed {value['seed']}"

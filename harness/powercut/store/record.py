@@ -18,6 +18,7 @@ from pydantic_core import CoreSchema
 
 from powercut.documented import Documented
 from powercut.model.errors import DamagedRecording
+from powercut.model.named_path import openable
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -49,7 +50,7 @@ class SparseRecord(Record):
 def read_model(path: Path, model: type[Model]) -> Model:
     """The document at `path`.  Raises DamagedRecording, with the place of the first mistake."""
     try:
-        return parse_model(path.read_bytes(), model, str(path))
+        return parse_model(openable(path).read_bytes(), model, str(path))
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from error
 

@@ -17,6 +17,7 @@ from powercut.model.binding import Binding
 from powercut.model.creation import Creation
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
+from powercut.model.named_path import openable
 from powercut.model.observation import Observation
 from powercut.model.outside import Outside
 from powercut.model.reads import CheckReads
@@ -188,7 +189,7 @@ class TrialDir:
         """The binding that all evidence in the folder has to have; raises DamagedRecording."""
         path = self.path / "trial.json"
         try:
-            return binding_of(parse_json(path.read_bytes()))
+            return binding_of(parse_json(openable(path).read_bytes()))
         except OSError as error:
             raise DamagedRecording(f"{path}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:

@@ -4,6 +4,7 @@
 import hashlib
 import io
 import json
+import os
 import stat
 import tarfile
 from pathlib import Path
@@ -188,6 +189,16 @@ def test_what_is_no_root_is_refused(tmp_path):
     (tmp_path / "x").write_bytes(b"neither a tar nor an image")
     with pytest.raises(UsageError, match="no root file system"):
         made(tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", ["pipe", "index.json"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with (
+        RootTree(tmp_path) as tree,
+        pytest.raises(UsageError, match="no root file system can be read there: a pipe, and no"),
+    ):
+        tree.add(tmp_path / name)
 
 
 def test_an_image_is_made_once_for_the_same_files(tmp_path):

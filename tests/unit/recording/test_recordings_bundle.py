@@ -72,6 +72,15 @@ def test_files_of_equal_content_come_from_one_blob(tmp_path: Path) -> None:
         unpack(bundle, tmp_path / "out")
 
 
+def test_names_that_lie_too_deep_are_refused(tmp_path: Path) -> None:
+    """Folders are made and removed by recursion."""
+    for depth in (64, 1500):
+        bundle = bundle_of(tmp_path / "b", manifest("a/" * depth + "b"), {})
+        with pytest.raises(DamagedRecording, match="is more than 64 folders deep"):
+            unpack(bundle, tmp_path / "out")
+        assert [each.name for each in tmp_path.iterdir()] == ["b"]
+
+
 @pytest.mark.parametrize("name", ["../out2", "/tmp/x", "a/../../x", "", "a\\..\\x", "."])
 def test_paths_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     blobs = {f"blobs/{DIGEST}": CONTENT}

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program that changed since its recording is noticed, whichever of its files changed."""
 
+import os
+import time
+
 import pytest
 
+from powercut.machine.guest.kernel_source import given_kernel
 from powercut.model.errors import HostError
 from powercut.rig.host_files import command_sha256, require_same_program, sha256_of
 from powercut.rig.program_files import program_files
@@ -67,3 +71,12 @@ def test_a_traced_program_may_not_change_either(files, name):
     (files / name).write_text("second, and longer")
     with pytest.raises(HostError, match=r"interpreter.* has changed since the recording"):
         require_same_program(traced(cell(files)), then, {})
+
+
+@pytest.mark.parametrize(
+    "read", [sha256_of, lambda path: given_kernel(path, deadline=time.monotonic() + 60)]
+)
+def test_a_pipe_is_not_waited_for(tmp_path, read):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(HostError, match="a pipe, and no file or folder"):
+        read(tmp_path / "pipe")

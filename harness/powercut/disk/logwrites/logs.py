@@ -20,6 +20,7 @@ from powercut.disk.logwrites.timeline import Reading, history_from_marks, to_tim
 from powercut.disk.logwrites.write import Exported, write_log
 from powercut.model.errors import HostError
 from powercut.model.history import History
+from powercut.model.named_path import openable
 from powercut.model.timeline import Timeline
 from powercut.model.units import SECTOR
 
@@ -70,7 +71,7 @@ def import_log(
     of `read_log` and `to_timeline`, and so are the errors.
     """
     try:
-        with base.open("rb") as file:
+        with openable(base).open("rb") as file:
             disk_size = file.seek(0, 2)
     except OSError as error:
         raise HostError(

@@ -39,6 +39,7 @@ from powercut.disk.logwrites.format import (
 )
 from powercut.disk.logwrites.order import order_doubts
 from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.named_path import openable
 
 _BATCH = 1 << 15  # entries validated at once: 16 MiB of headers at 512 bytes
 _KERNEL_ONLY = np.uint8(Flag.FUA | Flag.MARK | Flag.METADATA)
@@ -137,7 +138,7 @@ def _with_doubts(log: LogWrites) -> LogWrites:
 def _map(path: Path) -> npt.NDArray[np.uint8]:
     """The file, mapped read-only."""
     try:
-        with path.open("rb") as file:
+        with openable(path).open("rb") as file:
             size = file.seek(0, 2)
         if size:
             return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)

@@ -30,6 +30,7 @@ from powercut.machine.guest.kernel_package import (
 from powercut.machine.guest.suites import suite_kernel
 from powercut.machine.lock import locked
 from powercut.model.errors import HostError
+from powercut.model.named_path import openable
 from powercut.model.versions import GUEST, is_path
 from powercut.paths import CACHE
 
@@ -148,7 +149,7 @@ def _digest(path: Path) -> str:
                 raise HostError(f"no kernel in {path}", hint=_WHAT)
             digest.update(_listing(path / "lib/modules").encode())
         for file in files:
-            digest.update(file.read_bytes())
+            digest.update(openable(file).read_bytes())
     except OSError as error:
         raise HostError(f"no kernel at {path}: {error.strerror}", hint=_WHAT) from None
     return digest.hexdigest()[:24]
