@@ -132,7 +132,9 @@ def _kept(recording: CaptureRecording, name: str, promise: Promise | None) -> Na
 
 def _instant(recording: CaptureRecording, text: str) -> int:
     cut = recording.record.cut_ns
-    return cut if text == "cut" else instant_of(text, recording.start_ns, cut)
+    if text == "cut":
+        return cut
+    return instant_of(text, recording.start_ns, int(recording.folder.begin_ns), cut)
 
 
 def _after_ack(recording: CaptureRecording, text: str, name: str) -> int:

@@ -8,24 +8,30 @@ from typing import Final
 
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import UsageError
+from powercut.model.named_path import shown
 
 _UNITS_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
-def instant_of(text: str, start_ns: int, cut_ns: int | None) -> int:
+def instant_of(text: str, start_ns: int, power_on_ns: int, cut_ns: int | None) -> int:
     """Nanoseconds of the recording's clock: `text` is these, or a time since `start_ns`.
 
-    Raises UsageError, also for what lies after the cut.
+    Raises UsageError, also for what lies before power-on or after the cut.
     """
-    match = re.fullmatch(r"(\d+)|(-?\d+(?:\.\d+)?)(ns|us|µs|ms|s)", text)
+    match = re.fullmatch(r"(\d{1,19})|(-?\d{1,19}(?:\.\d{1,19})?)(ns|us|µs|ms|s)", text)
     if match is None:
         raise UsageError(
-            f"{text!r} is no instant",
+            f"{shown(text)!r} is no instant",
             hint="give nanoseconds of the recording's clock, or a time since the first attempt "
             "such as 12.5ms",
         )
     since = 0 if match[1] else round(float(match[2]) * _UNITS_NS[match[3]])
     instant = int(match[1]) if match[1] else start_ns + since
+    if instant < power_on_ns:
+        first = (power_on_ns - start_ns) / 1e6
+        raise UsageError(
+            f"{text} lies before power-on", hint=f"that was at {first:.3f}ms ({power_on_ns})"
+        )
     if cut_ns is not None and instant > cut_ns:
         over = (cut_ns - start_ns) / 1e6
         raise UsageError(

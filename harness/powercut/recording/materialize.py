@@ -90,7 +90,8 @@ def resolve_state(recording: Recording, name: str) -> CrashState:
     by_number = re.fullmatch(r"(flush|ack):(.+)", name)
     if by_instant:
         cut_ns = None if recording.timeline.cut is None else int(recording.timeline.cut.at)
-        instant = instant_of(by_instant[2], recording.start_ns, cut_ns)
+        power_on_ns = int(recording.timeline.start_ns)
+        instant = instant_of(by_instant[2], recording.start_ns, power_on_ns, cut_ns)
         if by_instant[1] == "medium":
             return medium_state(space, instant)
         return plain_state(space, instant, everything=by_instant[1] == "everything")

@@ -203,6 +203,17 @@ def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
         "-o",
         tmp_path / "out",
     )
+    for state in ("durable@0", "everything@-1000s"):
+        assert "lies before power-on" in refused(
+            UsageError,
+            "export",
+            directory.path,
+            state,
+            "--format",
+            "state",
+            "-o",
+            tmp_path / "out",
+        )
     assert "never acknowledged" in refused(
         UsageError, "export", directory.path, "ack:13", "--format", "state", "-o", tmp_path / "out"
     )

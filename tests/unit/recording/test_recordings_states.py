@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,24 @@ def test_instants_after_the_cut_do_not_exist(make_recording) -> None:
     recording = make_recording(three_records().timeline(cut_at=1000), ACKS)
     with pytest.raises(UsageError, match="lies after the cut"):
         resolve_state(recording, "everything@1001")
+
+
+def test_instants_before_power_on_do_not_exist(make_recording) -> None:
+    timeline = replace(three_records().timeline(cut_at=1000), start_ns=100)
+    recording = make_recording(timeline, ACKS)
+    assert resolve_state(recording, "durable@100").instant == 100
+    for name in ("durable@99", "everything@-1s", "medium@-99999999999s"):
+        with pytest.raises(UsageError, match="lies before power-on") as caught:
+            resolve_state(recording, name)
+        assert "(100)" in caught.value.hint
+
+
+@pytest.mark.parametrize("digits", [20, 5000])
+def test_a_number_that_is_too_long_is_no_instant(make_recording, digits: int) -> None:
+    recording = make_recording(three_records().timeline(cut_at=1000), ACKS)
+    for name in ("9" * digits, "-" + "9" * digits + "s"):
+        with pytest.raises(UsageError, match="is no instant"):
+            resolve_state(recording, f"durable@{name}")
 
 
 def test_a_state_of_another_recording_is_refused(make_recording) -> None:

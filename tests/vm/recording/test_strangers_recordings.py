@@ -135,7 +135,7 @@ def test_verify_runs_nothing_unless_told(recorded, stranger, user, trap, tmp_pat
 
 @pytest.mark.parametrize(
     "verb",
-    [("explore", "--budget", "4"), ("minimize", "durable@0"), ("audit flushes", "--budget", "4")],
+    [("explore", "--budget", "4"), ("minimize", "durable@0ms"), ("audit flushes", "--budget", "4")],
 )
 def test_other_verbs_run_nothing_either(recorded, user, trap, verb):
     trial = next(recorded.glob("cells/*/0001"))
@@ -144,7 +144,7 @@ def test_other_verbs_run_nothing_either(recorded, user, trap, verb):
     assert "it was not recorded here: /bin/sh -c " in said
     _, said = user(*verb[0].split(), trial, *verb[1:], "--run-check")
     # This search asks User-Mode Linux alone, from which nothing is seen.
-    assert trap.sprung() or "state durable@0 loses nothing" in said, said
+    assert trap.sprung() or "state durable@0ms loses nothing" in said, said
 
 
 def test_a_mark_does_not_outlive_a_change(recorded, stranger, trap, tmp_path):
