@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from powercut.model.named_path import files_below
 from powercut.store.files import host_errors
 
 
@@ -43,8 +44,7 @@ def keeps_dates(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    for place, _, names in os.walk(folder):
-        yield from (path for name in names if _is_file(path := Path(place, name)))
+    return [path for path in files_below(folder, "*") if _is_file(path)]
 
 
 def _is_file(path: Path) -> bool:

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +57,8 @@ def scratch() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(RecursionError):  # of a program's folders: the janitor removes them
+            shutil.rmtree(folder, ignore_errors=True)
         assert janitor.stdin is not None
         janitor.stdin.close()
         janitor.wait(timeout=_TIMEOUT_S)

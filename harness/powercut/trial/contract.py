@@ -9,7 +9,6 @@ operations in an empty folder.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from powercut.model.errors import HostError
+from powercut.model.named_path import files_below
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet, Sighting
 from powercut.model.reads import CheckReads
@@ -122,7 +122,7 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
         forget_reads(copy)
     ended = verbs.verb("check", copy)
     unread = never_read(written) if dated else ()
-    shutil.rmtree(copy)
+    _remove(copy)
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)
     problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]
@@ -136,7 +136,7 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
 
 def _dates(folder: Path) -> dict[Path, tuple[int, int]]:
     """When each file was changed last, in nanoseconds, and its size in bytes."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    files = (path for path in files_below(folder, "*") if path.is_file() and not path.is_symlink())
     return {path: (found.st_mtime_ns, found.st_size) for path in files if (found := path.stat())}
 
 
@@ -150,12 +150,17 @@ def _copied(folder: Path) -> Path:
     return copy
 
 
+def _remove(copy: Path) -> None:
+    """However deep its folders are, which a program decides: Python removes them by recursion."""
+    subprocess.run(["rm", "-rf", "--", copy], stderr=subprocess.DEVNULL, check=False)
+
+
 def _torn(verbs: _Verbs, folder: Path) -> ContractStep:
     """The end of the file that was written last is missing, as if the last operation had been cut
     short before its ack: `check` leaves it out, and does not call it wrong.
     """
     what = "check calls no unfinished operation wrong"
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path for path in files_below(folder, "*") if path.is_file() and not path.is_symlink()]
     last = max(files, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is None or verbs.history.atomic:
         return ContractStep(what)
@@ -164,7 +169,7 @@ def _torn(verbs: _Verbs, folder: Path) -> ContractStep:
     share = max(1, size // (2 * max(1, len(verbs.history.acked))))  # half of an operation
     os.truncate(copy / last.relative_to(folder), max(0, size - share))
     seen = _sighting(verbs.verb("check", copy))
-    shutil.rmtree(copy)
+    _remove(copy)
     problems = [
         f"check says `x {number} {text}` where the last {share:,} bytes of {last.name} are "
         "missing, as a power cut leaves an operation that was not acknowledged yet.  Leave such an "

@@ -52,6 +52,12 @@ def test_the_examples_keep_it(name):
     assert [step.problems for step in steps] == [()] * 6
 
 
+def test_folders_may_be_nested_deeper_than_calls(program):
+    deep = "a/" * 1500
+    made = program(setup=f"mkdir -p $2/{deep}", run=f"say atomic; {LINES}", check=READ)
+    assert problems(made) == []
+
+
 def test_the_header_makes_a_program_in_c(tmp_path):
     source = ROOT / "workloads" / "examples" / "counter.c"
     warnings = ["-std=gnu17", "-Wall", "-Wextra", "-Werror"]
