@@ -10,6 +10,7 @@ answer to a ping: that clock, and when the ping was sent (`Packet.sent_ns`, u64)
 
 from __future__ import annotations
 
+import collections
 import re
 import struct
 from typing import Final
@@ -34,12 +35,21 @@ LINES_MAX: Final = 4 << 20
 UNFINISHED_MAX: Final = 1 << 20
 """Bytes that may come without an end of line; beyond them a program says no line any more."""
 
+WRONG_MAX: Final = 100_000
+"""Lines that no claim is made by, and acks without an attempt: nothing can come of such a run."""
+
+OPEN_MAX: Final = 1 << 20
+"""Attempts that are neither acknowledged nor failed."""
+
 _HEADER: Final = struct.Struct("<QI")
 _STAMPED: Final = 1 << 31
 _GUEST: Final = 1 << 30
 _PING: Final = _STAMPED | _GUEST
 _CLOCK: Final = struct.Struct("<Q")
 _TRIP: Final = struct.Struct("<QQ")
+_CLAIMS: Final = (b"?", b"+", b"-", b"~")
+"""How a line of the contract begins that a program may say again and again."""
+
 _ACK: Final = re.compile(rb"\+ [0-9]{1,19}\r*")
 
 
@@ -110,6 +120,8 @@ class LineCounter:
         self._lines = 0
         self._writes = 0
         self._unfinished = 0
+        self._open = 0
+        self._wrong = 0
 
     @property
     def begun(self) -> bool:
@@ -119,9 +131,13 @@ class LineCounter:
     def take(self, data: bytes) -> None:
         """Takes what was received."""
         *whole, rest = (self._rest + data).split(b"\n")
-        self._count(data, len(whole))
         self._rest = rest[: LINE_MAX + 1]  # a line that is longer is none, however it continues
-        self.acks += sum(_ACK.fullmatch(line) is not None for line in whole)
+        acks = sum(_ACK.fullmatch(line) is not None for line in whole)
+        self.acks += acks
+        marks = collections.Counter(line[:1] for line in whole)
+        self._open += marks[b"?"] - marks[b"-"] - acks
+        self._wrong += len(whole) - sum(marks[mark] for mark in _CLAIMS)
+        self._count(data, len(whole))
         self.ready = self.ready or any(line.rstrip(b"\r") == b"ready" for line in whole)
 
     def _count(self, data: bytes, lines: int) -> None:
@@ -135,3 +151,9 @@ class LineCounter:
             self.too_much = f"more than {LINES_MAX:,} lines"
         elif self._writes > LINES_MAX:
             self.too_much = f"lines in more than {LINES_MAX:,} writes"
+        elif self._wrong > WRONG_MAX:
+            self.too_much = f"more than {WRONG_MAX:,} lines that claim nothing"
+        elif self._open < -WRONG_MAX:
+            self.too_much = f"{WRONG_MAX:,} acks more than attempts"
+        elif self._open > OPEN_MAX:
+            self.too_much = f"{OPEN_MAX:,} attempts more than were acknowledged or failed"

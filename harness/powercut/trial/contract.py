@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from powercut.channel.lines import LineCounter
 from powercut.model.errors import HostError
 from powercut.model.named_path import files_below
 from powercut.model.observation import Observation
@@ -53,6 +54,15 @@ class _Ended:
     status: int | None
     printed: str
     packets: tuple[Packet, ...]
+    why: str
+    """Why it was stopped, if not because that was wanted."""
+
+    said_too_much: bool
+
+    @property
+    def how(self) -> str:
+        """For a message."""
+        return self.why if self.status is None else f"ended with status {self.status}"
 
 
 def try_contract(program: ProgramWorkload, *, seed: int, seconds: float) -> Iterator[ContractStep]:
@@ -100,7 +110,7 @@ def _run(verbs: _Verbs, folder: Path) -> ContractStep:
     ended = verbs.verb("run", folder, acks=OPERATIONS_WANTED)
     verbs.history = history_of(ended.packets)
     problems = list(verbs.history.trouble)
-    if ended.status:
+    if ended.status or ended.said_too_much:
         problems += _status_problems("run", ended)
     if not len(verbs.history.acked):
         problems.append(
@@ -187,23 +197,21 @@ def _empty(verbs: _Verbs, folder: Path) -> ContractStep:
 
 def _sighting(ended: _Ended) -> Sighting:
     data = b"".join(packet.data for packet in ended.packets)
-    how = "did not end in time" if ended.status is None else f"ended with status {ended.status}"
-    failure = "" if ended.status == 0 else f"it {how}{_also(ended)}"
+    failure = "" if ended.status == 0 else f"it {ended.how}{_also(ended)}"
     return sighting_of(Observation((), complete=ended.status == 0, failure=failure, lines=data))
 
 
 def _status_problems(verb: str, ended: _Ended) -> tuple[str, ...]:
     if ended.status == 0:
         return ()
-    how = "did not end in time" if ended.status is None else f"ended with status {ended.status}"
-    return (f"{verb} {how}{_also(ended)}",)
+    return (f"{verb} {ended.how}{_also(ended)}",)
 
 
 def _also(ended: _Ended) -> str:
     return f"; it printed: {ended.printed}" if ended.printed else ""
 
 
-_LINES_MAX: Final = 256 << 20
+_LINES_MAX: Final = 64 << 20
 """Bytes of lines; a program that says more is ended."""
 
 _NOTHING: Final = history_of([])
@@ -234,19 +242,21 @@ class _Verbs:
         """Runs it to its end, or until so many `acks` were seen or the time is over."""
         reading, writing = os.pipe()
         with tempfile.TemporaryFile() as output, os.fdopen(reading, "rb", 0) as lines:
-            packets: list[Packet] = []
-            enough = threading.Event()
-            reader = threading.Thread(target=_read, args=(lines, packets, acks, enough))
+            said, enough = _Said(acks), threading.Event()
+            reader = threading.Thread(target=said.read, args=(lines, enough))
             with orphans_ended():
-                with printed(output.fileno()) as said:
-                    process = self._start(verb, folder, writing, said)
+                with printed(output.fileno()) as to:
+                    process = self._start(verb, folder, writing, to)
                 reader.start()
                 status = self._wait(process, enough)
                 process.kill()
                 process.wait()
             reader.join()
             text = end_of(output.fileno(), _TAIL)
-        return _Ended(status, " / ".join(text.split("\n")).strip(" /"), tuple(packets))
+        late = f"did not end within {self._seconds:g} s"
+        why = f"said {said.too_much}" if said.too_much else late
+        words = " / ".join(text.split("\n")).strip(" /")
+        return _Ended(status, words, tuple(said.packets), why, bool(said.too_much))
 
     def _start(self, verb: str, folder: Path, lines: int, printed: int) -> subprocess.Popen[bytes]:
         # Shells know descriptors of one digit only: it comes as 0 and becomes POWERCUT_FD.
@@ -279,13 +289,27 @@ class _Verbs:
         return None
 
 
-def _read(
-    lines: IO[bytes], packets: list[Packet], acks: int | None, enough: threading.Event
-) -> None:
-    count = size = 0
-    while size < _LINES_MAX and (data := lines.read(1 << 16)):
-        size += len(data)
-        packets.append(Packet(time.monotonic_ns(), data))
-        count += data.count(b"+ ")
-        if (acks is not None and count >= acks) or size >= _LINES_MAX:
-            enough.set()
+class _Said:
+    """What a verb says; of `run` until so many acks were seen."""
+
+    def __init__(self, acks: int | None) -> None:
+        self._acks = acks
+        self._counter = LineCounter()
+        self.packets: list[Packet] = []
+        self.too_much = ""
+
+    def read(self, lines: IO[bytes], enough: threading.Event) -> None:
+        """To its end, or until it was too much."""
+        size = 0
+        while not self.too_much and (data := lines.read(1 << 16)):
+            size += len(data)
+            self.packets.append(Packet(time.monotonic_ns(), data))
+            if size > _LINES_MAX:
+                self.too_much = f"more than {_LINES_MAX >> 20} MiB of lines"
+            if self._acks is not None:
+                self._counter.take(data)
+                self.too_much = self.too_much or self._counter.too_much
+                if self._counter.acks >= self._acks:
+                    enough.set()
+            if self.too_much:
+                enough.set()

@@ -24,7 +24,7 @@ from powercut.recover.native.folder import LINES_MAX, ended_check
 from powercut.sandbox.printed import TAIL_BYTES, tail
 from powercut.workload.program import lines as program_lines
 from powercut.workload.program.claims import history_of
-from powercut.workload.program.lines import lines_of_run
+from powercut.workload.program.lines import lines_of_check, lines_of_run
 
 PIECE = bytes(1 << 16)
 
@@ -77,6 +77,43 @@ def test_what_is_too_much_ends_the_run_and_is_named(
         assert not acks.enough.is_set()
         acks.hear(piece)
     assert acks.enough.is_set()
+
+
+NOTHING = {
+    "more than 16 lines that claim nothing": b"! x\n",
+    "16 acks more than attempts": b"+ 1\n",
+    "32 attempts more than were acknowledged or failed": b"? 1\n",
+}
+
+
+@pytest.mark.parametrize("what", NOTHING)
+def test_lines_of_which_nothing_can_come_end_the_run_early(
+    what: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Four million of them took minutes to read, several times."""
+    monkeypatch.setattr(lines, "WRONG_MAX", 16)
+    monkeypatch.setattr(lines, "OPEN_MAX", 32)
+    acks = _Acks(0)
+    for _ in range(8):  # an honest program says more
+        acks.hear(b"? 1\n? 2\n- 2\n+ 1\n~ note\n")
+    acks.hear(NOTHING[what] * (32 if b"?" in NOTHING[what] else 16))
+    assert not acks.enough.is_set()
+    acks.hear(NOTHING[what])
+    assert acks.enough.is_set()
+    counter = LineCounter()
+    counter.take(NOTHING[what] * 33)
+    assert counter.too_much == what
+
+
+def test_what_a_check_repeats_is_read_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(program_lines, "LINES_MAX", 4)
+    read = lines_of_check(b"= 1\n" * 1000 + b"= 2\n= 1\n" + b"bad x\n" * 1000)
+    assert [(line.kind.value, line.first) for line in read.lines] == [
+        ("=", 1), ("=", 2), ("=", 1), ("bad", 0),
+    ]  # fmt: skip
+    assert read.problems == ()
+    piece = b"= 7\n" * (1 << 18)  # a line may lie across the pieces in which it is read
+    assert [line.first for line in lines_of_check(b"= 17\n" + piece).lines] == [17, 7]
 
 
 class _Pieces(StreamSource):

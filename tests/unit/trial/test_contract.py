@@ -126,7 +126,7 @@ def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
     assert "acknowledged nothing" in problems(hanging, seconds=1)[0]
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
     assert not child.exists() or child.read_text().split()[2] == "Z"
-    assert "did not end in time" in problems(program(check="sleep 300"), seconds=1)[0]
+    assert "did not end within 1 s" in problems(program(check="sleep 300"), seconds=1)[0]
 
 
 def test_a_daemon_that_forks_away_is_found_and_ended(program, tmp_path):
@@ -158,3 +158,22 @@ def test_what_is_no_program():
     with pytest.raises(UsageError, match="is not executable"):
         find_program((__file__,))
     assert find_program((sys.executable, "-c")).command[1:] == ("-c",)
+
+
+@pytest.mark.parametrize(
+    ("verbs", "words"),
+    [
+        ({"run": "say ready; exec yes '! x' >&$POWERCUT_FD"}, "run said more than 100,000 lines"),
+        (
+            {"run": "say '? 1'; exec yes '+ 1' >&$POWERCUT_FD"},
+            "the program acknowledges operation 1 twice",
+        ),
+        ({"setup": "exec yes >&$POWERCUT_FD"}, "setup said more than 64 MiB of lines"),
+        ({"check": "exec yes '= 1' >&$POWERCUT_FD"}, "it said more than 64 MiB of lines"),
+        ({"setup": "sleep 10000"}, "setup did not end within 2 s"),
+    ],
+)
+def test_what_has_no_end_is_ended_and_named(program, verbs, words):
+    """Well before its time is over, unless it says nothing."""
+    seconds = 2 if "sleep" in str(verbs) else 3600
+    assert words in "; ".join(problems(program(**verbs), seconds=seconds))

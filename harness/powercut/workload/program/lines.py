@@ -19,7 +19,8 @@ Its `check` says what it finds after a crash:
 What begins with `~` is a note of the tracer (sync_trace.py), if one runs the program.
 
 N is a number from 0 to 2^63 - 1 in decimal digits.  A line is ASCII or UTF-8, ends with a
-newline and has at most 4,096 bytes, and there are 4,194,304 lines at the most.  Whatever else comes
+newline and has at most 4,096 bytes, and there are 4,194,304 lines at the most, of which 100,000 may
+claim nothing.  Whatever else comes
 is a mistake of the program, and makes what it says incomplete: never a loss.
 
 A claim is made when its line is whole: its instant is that of the packet with the newline.
@@ -38,6 +39,7 @@ from powercut.model.operations import Packet
 
 OPERATION_MAX: Final = 2**63 - 1
 _PROBLEMS_MAX: Final = 8
+_PART: Final = 1 << 20
 _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
@@ -98,7 +100,9 @@ def lines_of_run(packets: Iterable[Packet]) -> Lines:
 
 def lines_of_check(data: bytes) -> Lines:
     """What `check` said."""
-    return _read([Packet(0, data)], _OF_CHECK, unfinished_is_a_problem=True)
+    parts = (data[at : at + _PART] for at in range(0, len(data), _PART))
+    packets = (Packet(0, part) for part in parts)  # all lines at once would take much memory
+    return _read(packets, _OF_CHECK, unfinished_is_a_problem=True)
 
 
 def _read(
@@ -106,12 +110,15 @@ def _read(
 ) -> Lines:
     lines: list[Line] = []
     problems = FirstFew(_PROBLEMS_MAX, "such lines")
-    rest, too_long = b"", False
+    rest, too_long, last = b"", False, None
     for packet in packets:
         *whole, rest = (rest + packet.data).split(b"\n")
         if too_long and whole:  # this is its end, and no line of its own
             whole, too_long = whole[1:], False
         for raw in whole:
+            if raw == last and unfinished_is_a_problem:  # said once more it means no more
+                continue
+            last = raw
             if len(lines) == LINES_MAX:
                 problems.add(f"more than {LINES_MAX:,} lines")
                 return Lines(tuple(lines), problems.told())
