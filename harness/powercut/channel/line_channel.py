@@ -168,7 +168,7 @@ class LineChannel(Closing):
                         hint="a channel is drained after the machine was killed",
                     )
                 self._changed.wait(max(min(quiet, deadline) - now, _WATCH_S))
-        self._raise_if_not_kept()
+        self.require_kept()
 
     def close(self) -> None:
         """Hangs up; idempotent.  What was received so far is in the file."""
@@ -186,10 +186,10 @@ class LineChannel(Closing):
                 if done():
                     return True
                 over = self._ended
-            self._raise_if_not_kept()
+            self.require_kept()
             if self._has_ended():
                 self.catch_up(timeout_s=min(max(deadline - time.monotonic(), 0), _HEAR_OUT_S))
-                self._raise_if_not_kept()
+                self.require_kept()
                 with self._changed:
                     return done()
             if over:
@@ -209,7 +209,8 @@ class LineChannel(Closing):
         self._over = self._over or self.watch()
         return self._over
 
-    def _raise_if_not_kept(self) -> None:
+    def require_kept(self) -> None:
+        """Raises HostError, with the reason, if a line could not be kept."""
         if self._failure is not None:
             raise HostError(f"the program's lines could not be kept: {self._failure}")
 

@@ -36,7 +36,18 @@ class Deadline:
 
     def renew(self) -> None:
         """Another phase begins."""
-        self._end = time.monotonic() + self._seconds * patience()
+        self._begun = time.monotonic()
+        self._end = self._begun + self._seconds * patience()
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds left on a host that nothing else slows down; 0 if there are none."""
+        return max(self._begun + self._seconds - time.monotonic(), 0.0)
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the phase began."""
+        return time.monotonic() - self._begun
 
     @property
     def over(self) -> bool:

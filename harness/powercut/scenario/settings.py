@@ -116,7 +116,8 @@ class Parameters(Settings):
     deadline: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """How long each phase of a trial may take (preparing, booting, working until the cut, the cut,
     recovery) before the trial counts as INCONCLUSIVE; on a host whose load exceeds its processors,
-    or in a container that has a share of one, up to five times as long."""
+    or in a container that has a share of one, up to five times as long, but not for a `setup`
+    that sleeps."""
 
     controls: Controls = None
     """Which runs of known outcome go with the cell: `auto` for all that apply, a list of

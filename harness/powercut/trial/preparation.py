@@ -24,7 +24,7 @@ from powercut.disk.capture_config import CaptureConfig
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.creation import Creation, creation_at_ack, creation_of
-from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.reads import FileRead
 from powercut.model.verdict import FindingKind
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
@@ -188,24 +188,18 @@ class Preparation:
             system.enter(channel)
             with system.hear(machine, folder, said, Binding(), dated=False) as lines:
                 try:
-                    self._run_setup(channel)
+                    self._run_setup(channel, lines)
                     then(channel, lines, disk)
                     if ends:
                         system.shut_down(machine, channel)
                 finally:
                     machine.kill(timeout_s=GRACE_S)
 
-    def _run_setup(self, channel: Channel) -> None:
+    def _run_setup(self, channel: Channel, lines: LineChannel) -> None:
         run = self._run
         argv = run.workload.preparation(run.run)
         words = " ".join(argv)
-        try:
-            done = self._system.set_up(channel, argv)
-        except DeadlineExceeded as error:
-            raise DeadlineExceeded(
-                f"{words} did not end before the deadline of the trial",
-                hint="raise `deadline` in the scenario",
-            ) from error
+        done = self._system.set_up(channel, argv, lines.require_kept)
         if done.status or done.error:
             said = " / ".join(done.texts[-SHOWN:]) or "it printed nothing"
             how = done.error or f"status {done.status}"

@@ -11,13 +11,16 @@ is not known.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from powercut.channel.port import Channel
 from powercut.machine.port import Machine, TellsLeft
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
+from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.rig.image_difference import changed_parts
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
@@ -26,6 +29,9 @@ from powercut.trial.preparation import Preparation
 from powercut.trial.program_lines import ProgramLines
 from powercut.trial.system import System
 from powercut.workload.port import AcksByLines
+from powercut.workload.program.claims import sighting_of
+
+_Keep = Callable[[Observation], None]
 
 
 class ProgramWork:
@@ -82,13 +88,36 @@ class ProgramWork:
             raise HostError("the disk under test is not powercut's: nothing of it can be recovered")
         left = changed_parts(base, medium)
         with system.recovering(run.plan) as engine:
-            run.directory.write_untouched(engine.recover([], timeout_s=timeout_s))
-            seen = engine.recover(left, timeout_s=timeout_s)
+            keep = run.directory.write_untouched
+            try:
+                _answer(engine, [], keep, "the disk after `setup` alone", timeout_s)
+            except DeadlineExceeded as error:
+                unknown = Observation.failed(Failure.DEADLINE, f"{error}; it was not asked again")
+                run.directory.write_observation(unknown)
+                raise
+            keep = run.directory.write_observation
+            seen = _answer(engine, left, keep, "what the cut left", timeout_s)
             if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
                 words = "the same disk was recovered twice, and the check did not say the same"
-                seen = Observation.failed(Failure.NOT_REPEATED, words)
-            run.directory.write_observation(seen)
+                keep(Observation.failed(Failure.NOT_REPEATED, words))
             look_where_nothing_was_lost(
                 run, engine, run.plan, system.recovering, left, timeout_s=timeout_s
             )
             run.creation = self._preparation.creation(engine, left, timeout_s=timeout_s)
+
+
+def _answer(
+    engine: RecoveryEngine, writes: Sequence[ImageWrite], keep: _Keep, where: str, timeout_s: float
+) -> Observation:
+    """What the check says `where`, kept.  Raises DeadlineExceeded if it hung, since it would do so
+    each time that it is asked; not if it found something wrong before, which it is asked twice."""
+    begun = time.monotonic()
+    seen = engine.recover(writes, timeout_s=timeout_s)
+    keep(seen)
+    found = sighting_of(seen)
+    hung = not seen.complete and time.monotonic() - begun >= timeout_s
+    if hung and not (found.wrong or found.bad):
+        raise DeadlineExceeded(
+            f"the check, of {where}: {seen.failure}", hint="raise `workload.state_timeout`"
+        )
+    return seen

@@ -12,6 +12,7 @@ from powercut.channel.port import Channel, EndedEarly
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import RecordingInProgress
+from powercut.trial.patient import wait_patiently
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
 
@@ -40,9 +41,13 @@ class ProgramLines:
 
         lines, errors = self._lines, self._run.job.parameters.disk.errors
         lines.watch = watching(channel, argv, may_fail=bool(errors))
+        with suppress(EndedEarly):  # which the trigger tells
+
+            def wait(seconds: float) -> None:
+                lines.wait_ready(timeout_s=seconds)
+
+            wait_patiently(self._run.deadline, wait, wait, f"{' '.join(argv)} was not ready")
         if errors:
-            with suppress(EndedEarly):  # which the trigger tells
-                lines.wait_ready(timeout_s=self._run.deadline.remaining_s)
             disk.inject()
         trigger = self._run.job.trial.trigger
         wait_trigger(lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)

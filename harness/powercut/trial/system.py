@@ -7,7 +7,7 @@ this host has a root from its start on, and runs nothing but verbs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -18,7 +18,7 @@ from powercut.channel.port import Channel, CommandResult, RunsVerbs
 from powercut.disk.root_image import FILESYSTEM
 from powercut.machine.port import LINES, CountsRequests, HasLines, Machine, ShutsDown
 from powercut.model.binding import Binding
-from powercut.model.errors import HostError
+from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GuestRoot, RecoveryPlan
 from powercut.recover.port import RecoveryEngine
@@ -28,6 +28,7 @@ from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.host_files import kernel_of
 from powercut.rig.set_up import guest_command, mount_disks, prepare_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress
+from powercut.trial.patient import late, wait_patiently
 from powercut.workload.program.sync_trace import TOOLS
 
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already
@@ -52,8 +53,11 @@ class System(Protocol):
         """What programs say, to `file`; `folder` is the machine's.  `dated`: by `start`ed ones,
         whose instants count."""
 
-    def set_up(self, channel: Channel, argv: tuple[str, ...]) -> CommandResult:
-        """Makes the program's folder, the last word, and runs the verb to its end."""
+    def set_up(
+        self, channel: Channel, argv: tuple[str, ...], look: Callable[[], None]
+    ) -> CommandResult:
+        """Makes the program's folder, the last word, and runs the verb to its end, unless `look`,
+        which is called now and then if it can be, raises."""
 
     def start(
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
@@ -104,12 +108,18 @@ class GuestSystem:
         on = LineChannel.on_guest if dated else LineChannel.on_port
         return on(folder / LINES, file, binding)
 
-    def set_up(self, channel: Channel, argv: tuple[str, ...]) -> CommandResult:
+    def set_up(
+        self, channel: Channel, argv: tuple[str, ...], look: Callable[[], None]
+    ) -> CommandResult:
         """In the root."""
+        del look
         deadline = self._run.deadline
         data = f"{self._run.plan.mount_point}/{PurePosixPath(argv[-1]).name}"
         guest_command(channel, deadline, "mkdir", data)
-        return channel.run(*self._root.command(*argv), timeout_s=deadline.remaining_s)
+        try:
+            return channel.run(*self._root.command(*argv), timeout_s=deadline.remaining_s)
+        except DeadlineExceeded as error:
+            raise late(f"{' '.join(argv)} did not end", deadline) from error
 
     def start(
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
@@ -173,10 +183,18 @@ class KernelSystem:
         assert isinstance(machine, HasLines), "a kernel on this host dates what its programs say"
         return LineChannel(machine.take_lines(), file, binding)
 
-    def set_up(self, channel: Channel, argv: tuple[str, ...]) -> CommandResult:
+    def set_up(
+        self, channel: Channel, argv: tuple[str, ...], look: Callable[[], None]
+    ) -> CommandResult:
         """Its kernel makes the folder."""
         assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
-        return channel.set_up(*argv, timeout_s=self._run.deadline.remaining_s)
+        return wait_patiently(
+            self._run.deadline,
+            lambda seconds: channel.set_up(*argv, timeout_s=seconds),
+            lambda seconds: channel.wait_done(timeout_s=seconds),
+            f"{' '.join(argv)} did not end",
+            look,
+        )
 
     def start(
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
