@@ -66,7 +66,8 @@ def _status(closed: bool) -> int:
     except PowercutError as error:
         return _say(error)
     except Exception as error:
-        if (mistake := mistake_of(error, sys.argv[1:])) is None:
+        mistake = None if _remedy(error) else mistake_of(error, sys.argv[1:])
+        if mistake is None:
             raise
         return _say(mistake)
 
@@ -163,6 +164,11 @@ _HOST_ERRORS = {
 """What is the host's and not a bug of ours, with its remedy."""
 
 
+def _remedy(error: BaseException) -> str:
+    """Empty for what is no trouble of the host's."""
+    return _HOST_ERRORS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
+
+
 def _say_unexpected(error: BaseException) -> None:
     """Says what has ended the command, if anybody can read it.
 
@@ -179,8 +185,7 @@ def _say_unexpected(error: BaseException) -> None:
 def _say_trouble(error: BaseException) -> None:
     if isinstance(error, MemoryError):
         error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-    remedy = _HOST_ERRORS.get(error.errno or 0) if isinstance(error, OSError) else None
-    if isinstance(error, OSError) and remedy is not None:
+    if isinstance(error, OSError) and (remedy := _remedy(error)):
         place = error.filename2 or error.filename
         named = f"{os.fsdecode(place)}: " if isinstance(place, str | bytes) else ""
         echo(f"powercut: {named}{error.strerror}; nothing was proved", err=True)
