@@ -99,21 +99,30 @@ int users_make(void)
     return users;
 }
 
+static int set_attributes(int tree, unsigned flags, unsigned long attributes, int users)
+{
+    struct mount_attr wanted = {.attr_set = attributes, .userns_fd = (unsigned)users};
+
+    return (int)syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | flags, &wanted, sizeof wanted);
+}
+
+/* What is mounted below may be of a file system that cannot be shown so, as FUSE's is, and come while
+ * this runs: then it all keeps the host's owners. */
 int users_tree(int users, const char *path, int read_only)
 {
-    struct mount_attr shifted = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (unsigned)users};
     int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | O_CLOEXEC | RECURSIVE);
     int error;
 
-    shifted.attr_set |= read_only ? MOUNT_ATTR_RDONLY : 0;
-    if (tree >= 0 && syscall(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | RECURSIVE, &shifted,
-                             sizeof shifted) != 0) {
-        error = errno;
-        close(tree);
-        errno = error;
+    if (tree < 0)
         return -1;
-    }
-    return tree;
+    if ((!read_only || set_attributes(tree, RECURSIVE, MOUNT_ATTR_RDONLY, 0) == 0) &&
+        (set_attributes(tree, RECURSIVE, MOUNT_ATTR_IDMAP, users) == 0 ||
+         (errno == EINVAL && set_attributes(tree, 0, MOUNT_ATTR_IDMAP, users) == 0)))
+        return tree;
+    error = errno;
+    close(tree);
+    errno = error;
+    return -1;
 }
 
 int users_own(int users, const char *path, int only_tried)

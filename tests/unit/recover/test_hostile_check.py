@@ -151,6 +151,40 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
     assert (done.returncode, done.stdout) == (0, "b'.' \n"), done.stderr
 
 
+BELOW = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+import os, subprocess
+from pathlib import Path
+from powercut.recover.native.folder import check_folder
+place = Path(sys.argv[1])
+for name in ("folder", "state", "below"):
+    (place / name).mkdir()
+(place / "word").write_text("here")
+(place / "word").chmod(0o600)
+subprocess.run(["mount", "-t", "proc", "none", place / "below"], check=True)
+script = 'cat "$0/word" /proc/self/uid_map >&3; test -e "$0/below/self"'
+command = ("/bin/sh", "-c", script, str(place))
+seen = check_folder(command, place / "state", place / "folder", Path("/"), timeout_s=60)
+print(*seen.lines.decode().split(), seen.failure)
+"""
+
+
+@pytest.mark.mounts
+def test_a_file_system_below_that_cannot_have_other_owners_keeps_nothing_from_being_apart():
+    """As FUSE's cannot.  One may be mounted at any time: in the shown folder of one check another
+    check's was, which ended the first with "Invalid argument"."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        done = subprocess.run(
+            ["unshare", "--mount", sys.executable, "-c", BELOW, place],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert done.stdout.split() == ["here", "0", str(FIRST), "2147483648"], done.stderr
+
+
 REFUSED = f"""
 import sys
 sys.path[:0] = {sys.path!r}
