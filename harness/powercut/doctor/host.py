@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from powercut.disk.root_cache import cached_roots, packages_size
@@ -39,7 +38,8 @@ from powercut.paths import (
     command,
 )
 from powercut.recover.uml.proof import PROOF_TIMEOUT_S, uml_proof
-from powercut.rig.folder import CapturedFolder
+from powercut.rig import loop_guest
+from powercut.rig.folder import try_folder
 from powercut.sandbox.confined import REMEDY as SANDBOX_REMEDY
 from powercut.sandbox.confined import try_sandboxes
 
@@ -271,19 +271,20 @@ def _fuse(*, fresh: bool) -> Probe:
 def _captured_folder(*, fresh: bool) -> Probe:
     del fresh
     name, limit = "captured folder", "no `powercut capture`, no disk image of other hypervisors"
-    with TemporaryDirectory(prefix="pc-doctor-") as scratch:
-        folder = Path(scratch, "folder")
-        folder.mkdir()
-        log, output = Path(scratch, "log"), Path(scratch, "output")
-        try:
-            with CapturedFolder(
-                folder, log, atomic_unit=512, seed=1, output=output, on_said=lambda _: None
-            ) as captured:
-                captured.cut()
-        except PowercutError as error:
-            why = str(error).splitlines()[-1].removeprefix("output: ")
-            return Probe(name, False, "nothing usable", f"{why}: {limit}", error.hint)
-    return Probe(name, True, "a folder was mounted over by its recorder, and cut")
+    try:
+        try_folder()
+    except PowercutError as error:
+        why = str(error).splitlines()[-1].removeprefix("output: ")
+        return Probe(name, False, "nothing usable", f"{why}: {limit}", error.hint)
+    return Probe(name, True, "a command ran in a folder under its recorder, which was cut")
+
+
+def _loop(*, fresh: bool) -> Probe:
+    del fresh
+    name, limit = "loop", "no program with `where: loop`"
+    if why := "; ".join(loop_guest.unavailable()):
+        return Probe(name, False, "nothing usable", f"{why}: {limit}", "be root of a machine")
+    return Probe(name, True, "a command ran in its sandbox on a file system over a loop device")
 
 
 def _xfsprogs(*, fresh: bool) -> Probe:
@@ -359,6 +360,7 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "libvirt": _libvirt,
     "fuse": _fuse,
     "captured folder": _captured_folder,
+    "loop": _loop,
     "xfsprogs": _xfsprogs,
     "e2fsprogs": _e2fsprogs,
     "btrfs-progs": _btrfs_progs,

@@ -15,6 +15,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from powercut.machine.fuse import alone_argv
 from powercut.machine.process import guarded, spawn
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.paths import PARTS, REBUILD
+from powercut.recover.native.folder import confined_command
 from powercut.sandbox.printed import finish, tail
 
 RECORDER: Final = PARTS / "bin" / "powercut-folder"
@@ -100,7 +102,10 @@ class CapturedFolder(Closing):
         if os.geteuid():
             inside += [f"--user=/proc/{self._pid}/ns/user", "--preserve-credentials"]
         here = ["sh", "-c", 'cd "$0" && exec "$@"', str(Path.cwd())]
-        alone = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--"]
+        # With a /proc of its own: bubblewrap looks there for the process that it has made, by the
+        # number that this has in the new namespace.
+        alone = ["unshare", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+        alone += ["--propagation", "unchanged", "--"]  # the recorder's namespace is private
         lines = str(self.folder / LINES_NAME)
         words = [str(_IN_FOLDER), lines, str(self._syncs.fileno()), *command]
         # As for the recorder: who enters a user namespace has to be guarded anew.
@@ -192,6 +197,30 @@ class CapturedFolder(Closing):
                 return ""
             text += data
         return text.decode(errors="replace").strip()
+
+
+def try_folder() -> None:
+    """Has a command run in a captured folder, in the sandbox that `capture` gives it.
+
+    Raises HostError if that does not work on this host.
+    """
+    with tempfile.TemporaryDirectory(prefix="powercut-try-") as place:
+        folder, memory, log = (Path(place, name) for name in ("folder", "memory", "log"))
+        folder.mkdir()
+        memory.mkdir()
+        output = Path(place, "output")
+        with CapturedFolder(
+            folder, log, atomic_unit=512, seed=1, output=output, on_said=lambda _: None
+        ) as captured:
+            captured.run(confined_command(["true"], folder, folder, memory))
+            status = captured.wait_ended(timeout_s=_START_S)
+            captured.cut()
+        if status != 0:
+            raise HostError(
+                f"no command runs in a captured folder\noutput: {tail(output) or status}",
+                hint="it needs bubblewrap, and namespaces inside of namespaces; in a container: "
+                "--privileged, or --cap-add SYS_ADMIN --security-opt seccomp=unconfined",
+            )
 
 
 def _listen(said: int, on_said: Callable[[bytes], None]) -> None:

@@ -92,6 +92,8 @@ def unavailable() -> tuple[str, ...]:
     reasons = [f"{tool} is not installed" for tool in _TOOLS if find_tool(tool) is None]
     missing = [path for path in ("/dev/fuse", "/dev/loop-control") if not Path(path).exists()]
     reasons += [f"there is no {path}" for path in missing]
+    if Path("/proc/self").readlink() != Path(str(os.getpid())):
+        reasons.append("/proc is that of another pid namespace (unshare --pid needs --mount-proc)")
     if root_is_no_mount():
         reasons.append("a chroot into an ordinary folder could not keep the mount to itself")
     return tuple(reasons) or _tried()
@@ -104,7 +106,7 @@ def _tried() -> tuple[str, ...]:
     base = ensure_base_image(BaseImageSpec("ext4", _TRIED_BYTES), CACHE)
     with tempfile.TemporaryDirectory(prefix="powercut-loop-") as folder:
         argv = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork"]
-        argv += ["--kill-child", "sh", "-c", _TRY, "sh", str(base), folder]
+        argv += ["--kill-child", "--mount-proc", "sh", "-c", _TRY, "sh", str(base), folder]
         try:
             argv += [*_sandbox(HostRoot("/", ()), Path(folder)), "true"]
             done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_TRY_S)
