@@ -74,3 +74,30 @@ def test_a_folder_that_is_too_deep_for_sockets_is_refused_before_anything_starts
     with pytest.raises(HostError, match="a path of 91 bytes") as error:
         Rig(tmp_path, FakeBackend()).prepare(plan)
     assert "TMPDIR" in error.value.hint
+
+
+@pytest.mark.parametrize("character", " \t\n:,;%'\"\\$=*\udc80")
+def test_a_name_that_others_would_split_is_not_handed_to_them(character, tmp_path, monkeypatch):
+    odd = tmp_path / f"a{character}b"
+    odd.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    with scratch() as folder:
+        assert character not in str(folder)
+        assert list(odd.iterdir()) == []
+    assert not folder.exists()
+
+
+def test_a_plain_name_is_used(tmp_path, monkeypatch):
+    plain = tmp_path / "été_+@~-.1"
+    plain.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(plain))
+    with scratch() as folder:
+        assert folder.parent == plain
+
+
+def test_an_odd_name_is_refused_at_once_where_nothing_else_can_be_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b"))
+    monkeypatch.setattr("powercut.rig.scratch._ELSEWHERE", (str(tmp_path / "none"),))
+    with pytest.raises(HostError, match=r"TMPDIR has a name that .*a b") as error:
+        Rig(tmp_path, FakeBackend()).prepare(Plan("odd", "", 1, ()))
+    assert "set TMPDIR" in error.value.hint
