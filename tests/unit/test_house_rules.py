@@ -22,6 +22,7 @@ ROOMS = {
     "carried": 0,
     "closing": 0,
     "documented": 0,
+    "mapped": 0,
     "model": 0,
     "wal": 0,
     "sandbox": 1,

@@ -13,6 +13,7 @@ a word.
 from __future__ import annotations
 
 import codecs
+import faulthandler
 import io
 import locale
 import os
@@ -40,6 +41,8 @@ def main() -> None:
         with _ending_at_once():
             _speak_utf8()
             closed = _hold_streams()
+            # A mapped file that another truncates, or whose disk fails, ends us (SIGBUS).
+            faulthandler.enable(2)
             from powercut.cli.process import run
         with _ended_tidily():
             run(closed)

@@ -13,6 +13,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from powercut.mapped import mapped
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DamagedRecording
@@ -159,11 +160,9 @@ def data_path(prefix: Path) -> Path:
 def map_file(path: Path) -> Bytes:
     """The contents of a file, mapped; raises DamagedRecording."""
     try:
-        if path.stat().st_size:
-            return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+        return mapped(path)
     except OSError as error:
         raise DamagedRecording(f"{path}: {error.strerror}") from None
-    return np.empty(0, dtype=np.uint8)
 
 
 def header_of(path: Path, log: Bytes, *kinds: LogKind) -> LogHeader:

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from powercut.crash.applied import Kept
 from powercut.crash.arrays import expand
 from powercut.crash.states import CrashState, StateSpace
+from powercut.mapped import mapped
 from powercut.model.observation import Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
@@ -78,7 +79,7 @@ class RawLog:
         self.space, self.layout = space, layout
         self._classify = Classifier(layout, run_id)
         requests = space.timeline.requests
-        self._base = np.memmap(base, dtype=np.uint8, mode="r")
+        self._base = mapped(base)
         self._data = space.timeline.data
         self._base_address = int(self._base.ctypes.data)
         self._data_address = int(self._data.ctypes.data) if len(self._data) else 0

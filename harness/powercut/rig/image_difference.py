@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from powercut.mapped import mapped, stretches
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
 
@@ -24,7 +25,7 @@ def changed_parts(base: Path, image: Path) -> list[ImageWrite]:
     cannot be read.
     """
     try:
-        old, new = (np.memmap(path, dtype=np.uint8, mode="r") for path in (base, image))
+        old, new = (mapped(path) for path in (base, image))
         parts = sorted({*_parts_with_data(base), *_parts_with_data(image)})
     except (OSError, ValueError) as error:
         raise HostError(f"{base}, {image}: {error}") from error
@@ -45,11 +46,5 @@ def changed_parts(base: Path, image: Path) -> list[ImageWrite]:
 def _parts_with_data(path: Path) -> Iterator[int]:
     """The parts of a file in which it is more than a hole."""
     with path.open("rb") as file:
-        size, end = os.fstat(file.fileno()).st_size, 0
-        while end < size:
-            try:
-                begin = os.lseek(file.fileno(), end, os.SEEK_DATA)
-            except OSError:  # ENXIO: only a hole is left
-                return
-            end = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+        for begin, end in stretches(file.fileno(), os.fstat(file.fileno()).st_size):
             yield from range(begin // _PART, -(-end // _PART))

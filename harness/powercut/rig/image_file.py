@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from powercut.mapped import stretches
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
 
@@ -20,33 +21,20 @@ def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
         with base.open("rb") as old, target.open("xb") as new:
             size = os.fstat(old.fileno()).st_size
             new.truncate(size)
-            for begin, end in _filled(old.fileno(), size):
+            for begin, end in stretches(old.fileno(), size):
                 _copy(old.fileno(), new.fileno(), begin, end)
             for write in writes:
                 data = bytes(write.length) if write.data is None else write.data.tobytes()
-                os.pwrite(new.fileno(), data, write.offset)
+                done = 0
+                while done < len(data):
+                    done += os.pwrite(new.fileno(), data[done:], write.offset + done)
     except OSError as error:
         raise HostError(
             f"{target}: {error.strerror}", hint="free some space, or set TMPDIR to where there is"
         ) from error
 
 
-def _filled(fd: int, size: int) -> list[tuple[int, int]]:
-    """Where the file is not a hole."""
-    filled = []
-    position = 0
-    while position < size:
-        try:
-            begin = os.lseek(fd, position, os.SEEK_DATA)
-        except OSError:  # ENXIO: nothing but a hole is left
-            break
-        position = os.lseek(fd, begin, os.SEEK_HOLE)
-        filled.append((begin, position))
-    return filled
-
-
 def _copy(old: int, new: int, begin: int, end: int) -> None:
     while begin < end:
         data = os.pread(old, min(1 << 20, end - begin), begin)
-        os.pwrite(new, data, begin)
-        begin += len(data)
+        begin += os.pwrite(new, data, begin)  # where the disk gets full, it writes a part first

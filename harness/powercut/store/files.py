@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from powercut.mapped import stretches
 from powercut.model.errors import HostError, UsageError
 
 _REMEDIES: Final = {
@@ -150,25 +151,14 @@ def copy_sparse(source: Path, target: Path) -> None:
     with source.open("rb") as old, target.open("xb") as new:
         size = os.fstat(old.fileno()).st_size
         new.truncate(size)
-        position = 0
-        while position < size:
-            try:
-                start = os.lseek(old.fileno(), position, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but a hole is left
-                    return
-                raise
-            position = os.lseek(old.fileno(), start, os.SEEK_HOLE)
-            old.seek(start)
-            new.seek(start)
-            _copy_range(old.fileno(), new.fileno(), start, position)
+        for start, end in stretches(old.fileno(), size):
+            _copy_range(old.fileno(), new.fileno(), start, end)
 
 
 def _copy_range(old: int, new: int, start: int, end: int) -> None:
     while start < end:
         data = os.pread(old, min(1 << 20, end - start), start)
-        os.pwrite(new, data, start)
-        start += len(data)
+        start += os.pwrite(new, data, start)  # where the disk gets full, it writes a part first
 
 
 def point_link(link: Path, target: str) -> None:

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
+from powercut.mapped import mapped
 from powercut.model.errors import DamagedRecording
 from powercut.model.json_text import parse_json
 from powercut.store.files import fsync_path, host_errors, write_atomic
@@ -183,9 +184,7 @@ def evidence_bytes(path: Path) -> Bytes:
     Mapped or in memory; not to be written to.  Raises DamagedRecording.
     """
     try:
-        if path.stat().st_size:
-            return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
-        return np.empty(0, dtype=np.uint8)
+        return mapped(path)
     except FileNotFoundError as error:
         pack = path.with_name(PACK)
         if pack.is_file():

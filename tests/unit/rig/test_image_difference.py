@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from powercut.model.errors import HostError
+from powercut.recover.port import ImageWrite
 from powercut.rig.image_difference import changed_parts
+from powercut.rig.image_file import write_image
+from powercut.store.files import copy_sparse
 
 MIB = 1 << 20
 PAGE = 4096
@@ -45,3 +50,16 @@ def test_images_of_two_sizes_are_not_compared(tmp_path):
     one, other = image(tmp_path / "one", {}), image(tmp_path / "other", {}, MIB)
     with pytest.raises(HostError, match="has 1,048,576 bytes"):
         changed_parts(one, other)
+
+
+def test_a_copy_is_whole_where_a_disk_that_gets_full_takes_a_part_of_a_write(tmp_path, monkeypatch):
+    base = image(tmp_path / "base", {0: b"begin" * PAGE, 5 * MIB: b"middle" * PAGE}, 6 * MIB)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:PAGE], at))
+    copy_sparse(base, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == base.read_bytes()
+    new = np.full(3 * PAGE, 7, dtype=np.uint8)
+    write_image(base, [ImageWrite(MIB, len(new), new)], tmp_path / "state")
+    wanted = bytearray(base.read_bytes())
+    wanted[MIB : MIB + len(new)] = new.tobytes()
+    assert (tmp_path / "state").read_bytes() == wanted

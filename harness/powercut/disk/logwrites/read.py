@@ -38,6 +38,7 @@ from powercut.disk.logwrites.format import (
     LogWrites,
 )
 from powercut.disk.logwrites.order import order_doubts
+from powercut.mapped import mapped
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.named_path import openable
 
@@ -138,15 +139,14 @@ def _with_doubts(log: LogWrites) -> LogWrites:
 def _map(path: Path) -> npt.NDArray[np.uint8]:
     """The file, mapped read-only."""
     try:
-        with openable(path).open("rb") as file:
-            size = file.seek(0, 2)
-        if size:
-            return np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+        content = mapped(openable(path))
     except OSError as error:
         raise HostError(
             f"cannot read the log {path}: {error.strerror}",
             hint="give the log file of blklogwrites, or the log device of dm-log-writes",
         ) from error
+    if len(content):
+        return content
     raise DamagedRecording(
         f"{path} is empty: no log was ever written to it",
         hint="with dm-log-writes check the order of the two devices: the log is the second; "

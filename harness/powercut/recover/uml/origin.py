@@ -9,9 +9,7 @@ go to the guest.  The base image is mapped, never copied, and never written.
 
 from __future__ import annotations
 
-import mmap
 import operator
-import os
 import weakref
 from collections.abc import Iterator, Sequence
 from itertools import compress, count, repeat
@@ -23,6 +21,7 @@ import numpy.typing as npt
 
 from powercut.crash.arrays import expand
 from powercut.crash.states import CrashState
+from powercut.mapped import mapped, stretches
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
 from powercut.recover.state_image import StateImage
@@ -70,10 +69,9 @@ class Origin:
                 hint=f"pad a copy of the image to a multiple of {PAGE} bytes",
             )
         self.size = size
-        with base.open("rb") as file:
-            self._base = _pages(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-            self._image = _pages(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY))
-            self._filled = _filled_pages(file.fileno(), size, self._base)
+        self._base = mapped(base).reshape(-1, PAGE)
+        self._image = mapped(base, writable=True).reshape(-1, PAGE)
+        self._filled = _filled_pages(base, self._base)
         self._flat = self._image.reshape(-1)
         self._mask = np.zeros(size // PAGE, dtype=np.bool_)
         self._current: Sequence[ImageWrite] = ()
@@ -293,23 +291,13 @@ def _differences(old: list[ImageWrite], new: list[ImageWrite]) -> tuple[Pages, P
     return np.array(gone, dtype=np.int64), np.array(come, dtype=np.int64)
 
 
-def _pages(memory: mmap.mmap) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(memory, dtype=np.uint8).reshape(-1, PAGE)
-
-
-def _filled_pages(fd: int, size: int, base: npt.NDArray[np.uint8]) -> Pages:
+def _filled_pages(file: Path, base: npt.NDArray[np.uint8]) -> Pages:
     """Pages of the file that are not all zeroes; holes are not read."""
     step = 4096  # pages at a time: the comparison needs memory of the same size
     filled = []
-    begin = 0
-    while begin < size:
-        try:
-            begin = os.lseek(fd, begin, os.SEEK_DATA)
-        except OSError:  # ENXIO: only a hole is left
-            break
-        end = os.lseek(fd, begin, os.SEEK_HOLE)
-        for at in range(begin // PAGE, -(-end // PAGE), step):
-            part = base[at : min(at + step, -(-end // PAGE))].view(np.uint64)
-            filled.append(np.flatnonzero(part.any(axis=1)) + at)
-        begin = end
+    with file.open("rb") as opened:
+        for begin, end in stretches(opened.fileno(), base.size):
+            for at in range(begin // PAGE, -(-end // PAGE), step):
+                part = base[at : min(at + step, -(-end // PAGE))].view(np.uint64)
+                filled.append(np.flatnonzero(part.any(axis=1)) + at)
     return np.unique(np.concatenate(filled)) if filled else np.empty(0, dtype=np.int64)
