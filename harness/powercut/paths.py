@@ -10,6 +10,7 @@ the user's cache, and results land in the folder that the user is in.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -131,11 +132,16 @@ def launcher() -> str:
 def command() -> str:
     """How this powercut is called from the folder that the caller is in."""
     if INSTALLED:
-        return "powercut" if shutil.which("powercut") else launcher()
-    return "./powercut" if Path.cwd() == ROOT else launcher()
+        return "powercut" if shutil.which("powercut") else shlex.quote(launcher())
+    return "./powercut" if Path.cwd() == ROOT else shlex.quote(launcher())
 
 
 def from_here(path: Path) -> Path:
     """`path` as the caller would write it: relative if it lies below the current folder."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def as_word(path: Path) -> str:
+    """`path` as the caller would type it in a command."""
+    return shlex.quote(str(from_here(path)))

@@ -120,13 +120,11 @@ def test_its_memory_is_given_back(tmp_path):
         assert str(path) not in Path("/proc/self/maps").read_text()
 
 
+@pytest.mark.namespaces
 @pytest.mark.parametrize("reader", READERS)
 def test_a_hole_on_a_full_disk_is_read(reader, tmp_path):
     alone = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     shell = [*alone, "sh", "-c", FULL, "sh", str(ROOM), str(tmp_path)]
-    tried = subprocess.run([*shell, "true"], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"no small file system can be mounted here: {tried.stderr.strip()}")
     argv = [*shell, sys.executable, "-c", READ, str(HOLE), READERS[reader]]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     said = done.stdout.splitlines()

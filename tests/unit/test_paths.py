@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a user's folders are, also those of a user without a home."""
+"""Where a user's folders are, also those of a user without a home; paths in commands to be typed."""
 
 from __future__ import annotations
 
 import pwd
+import shlex
 from pathlib import Path
 
 import pytest
 from command_line import powercut
 
+from powercut import paths
 from powercut.model.errors import UsageError
-from powercut.paths import expanded, user_folder
+from powercut.paths import as_word, command, expanded, user_folder
+from powercut.report.program_cut import look_on
 
 
 def test_a_user_without_a_home_has_the_root_as_in_containers(monkeypatch):
@@ -40,3 +43,24 @@ def test_a_user_that_is_not_there_is_a_mistake_of_the_command_line():
         "powercut: ~no-such-user/man: no user no-such-user has a home on this host\n"
         "hint: write the path in full\n"
     )
+
+
+def test_a_path_is_one_word_relative_to_where_the_caller_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert as_word(tmp_path / "a b" / "it's") == shlex.quote("a b/it's")
+    assert as_word(Path("/else where")) == "'/else where'"
+    assert as_word(Path("/plain-1.0_x/y")) == "/plain-1.0_x/y"
+
+
+def test_a_command_is_made_of_words_wherever_powercut_and_the_recording_lie(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "ROOT", tmp_path / "a b")
+    monkeypatch.setattr(paths, "INSTALLED", False)
+    for _, line in look_on(tmp_path / "c d", "state"):
+        called, _, recording, state = shlex.split(line)
+        assert (called, recording, state) == (
+            str(tmp_path / "a b" / "powercut"),
+            str(tmp_path / "c d"),
+            "state",
+        )
+    monkeypatch.chdir("/")
+    assert len(shlex.split(command())) == 1

@@ -19,6 +19,7 @@ from powercut.certify.words import statement_of
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
+from powercut.paths import as_word
 from powercut.scenario.flat import differing, flat
 from powercut.store.certificate import (
     Certificate,
@@ -103,7 +104,7 @@ def _ended(directory: CertificateDir, names: Sequence[str]) -> list[ResultDir]:
         raise UsageError(
             f"{directory.path}: {len(left)} of {len(names)} runs have not ended: "
             + ", ".join(left[:5]),
-            hint=f"powercut certify --resume {directory.path}",
+            hint=f"powercut certify --resume {as_word(directory.path)}",
         )
     return [run for run in runs.values() if run is not None]
 

@@ -22,6 +22,7 @@ from powercut.cli.options import (
 from powercut.cli.output import Speaker, write_json_object
 from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
+from powercut.paths import as_word
 
 if TYPE_CHECKING:
     from powercut.campaign.bundle_file import BundledState
@@ -115,7 +116,7 @@ def _bundle(
     say(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
     if made.state is not None:
         say_state(made.state, say)
-    say(f"reproduce it with: powercut verify {output}")
+    say(f"reproduce it with: powercut verify {as_word(output)}")
     return {"size": size, "verdict": made.verdict}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from powercut.cli.output import echo
 from powercut.model.events import CertifyStarted, RunStarted, TrialFinished
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 
 
 class Resumable:
@@ -53,5 +53,6 @@ class Resumable:
                 folder = from_here(self._directory)
                 cuts = f"{self._done} of {words.count(self._trials, 'power cut')}"
                 echo(f"\n{cuts} done, and kept: {folder}", err=True)
-                echo(f"go on with: {command()} {self._verb} --resume {folder}", err=True)
+                resume = f"{command()} {self._verb} --resume {as_word(self._directory)}"
+                echo(f"go on with: {resume}", err=True)
             raise

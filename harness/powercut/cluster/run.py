@@ -45,6 +45,7 @@ from powercut.cluster.row_claims import rows_for
 from powercut.cluster.work import Drive, Todo
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
+from powercut.paths import as_word
 from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario
@@ -154,7 +155,7 @@ class ClusterRun(Run):
         missing = any(any(True for _ in self._missing(cell)) for cell in self.plan.cells)
         if missing:
             self._roster.require_one(
-                f"powercut run --resume {self.directory.path} --cluster CLUSTER resumes it"
+                f"powercut run --resume {as_word(self.directory.path)} --cluster CLUSTER resumes it"
             )
         return missing or any(
             self._ledger.owed(host) or self._ledger.drawn(host, self._told["seed"])

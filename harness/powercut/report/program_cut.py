@@ -9,7 +9,7 @@ from pathlib import Path
 
 from powercut.explore.program_cut import ProgramCut, StateLoss
 from powercut.model.verdict import Difference, Origin, Verdict
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.difference import check_words, difference_sentence
 from powercut.store.exploration import ExplorationFinding
@@ -112,10 +112,10 @@ def states_like(found: ExplorationFinding) -> str:
 
 def look_on(recording: Path, state: str) -> tuple[tuple[str, str], ...]:
     """What to type to look into a state."""
-    powercut = command()
+    powercut, word = command(), as_word(recording)
     return (
-        ("look inside", f"{powercut} shell {recording} {state}"),
-        ("fewest writes", f"{powercut} minimize {recording} {state}"),
+        ("look inside", f"{powercut} shell {word} {state}"),
+        ("fewest writes", f"{powercut} minimize {word} {state}"),
     )
 
 

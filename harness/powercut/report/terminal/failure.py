@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from powercut.paths import command
+from pathlib import Path
+
+from powercut.paths import as_word, command
 from powercut.report import words
 from powercut.report.explained import explain
 from powercut.store.results import CellResult, RunResult
@@ -35,6 +37,6 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
     ]
     lines += [
         f"again       {cell.reproduce}",
-        f"explain     {command()} show {run.result_directory} --cell '{cell.cell}'",
+        f"explain     {command()} show {as_word(Path(run.result_directory))} --cell '{cell.cell}'",
     ]
     return "\n".join(lines)

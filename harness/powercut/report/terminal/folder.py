@@ -11,7 +11,7 @@ from rich.console import Console
 from powercut.model.printable import printable
 from powercut.model.reads import UNKNOWN_READS
 from powercut.model.verdict import Verdict
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import FindingStory, after_cut, look_on, states_like
 from powercut.report.terminal.exploration import group_text
@@ -41,8 +41,8 @@ def print_capture(
     facts = [
         ("recording", str(here)),
         ("report", str(here / REPORT)),
-        ("more states", f"{powercut} explore {here}"),
-        ("again", f"{powercut} verify {here}"),
+        ("more states", f"{powercut} explore {as_word(folder)}"),
+        ("again", f"{powercut} verify {as_word(folder)}"),
     ]
     print_facts(console, facts, whole=True)
 

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Console
 
 from powercut.model.printable import printable
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.terminal.witness import time_line_of
 from powercut.store.folder_witness import FolderWitness
@@ -44,11 +44,11 @@ def print_folder_witness(console: Console, witness: FolderWitness, folder: Path)
     requests = [one.request for one in witness.dropped]
     for line in time_line_of(witness.events, requests, witness.start_ns):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-    here, powercut = from_here(folder), command()
+    here, powercut = as_word(folder), command()
     console.print(
         f"\n  look: {powercut} shell {here} {witness.state}\n"
         f" files: {powercut} export {here} {witness.state} --format state -o state\n"
-        f"report: {here / 'report.html'}",
+        f"report: {from_here(folder) / 'report.html'}",
         highlight=False,
         markup=False,
         soft_wrap=True,

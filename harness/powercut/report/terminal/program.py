@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.verdict import Verdict
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.table import STYLES
@@ -47,8 +47,8 @@ def print_program_run(console: Console, run: RunResult) -> None:
     ends = [
         ("scenario", f"{here / 'scenario.yaml'}, to be edited and run again"),
         ("report", f"{here / 'report.html'}"),
-        ("more states", f"{powercut} explore {here}"),
-        ("judge again", f"{powercut} verify {here}"),
+        ("more states", f"{powercut} explore {as_word(folder)}"),
+        ("judge again", f"{powercut} verify {as_word(folder)}"),
         ("run again", run.reproduce),
     ]
     print_facts(console, ends, whole=True)

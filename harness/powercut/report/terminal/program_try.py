@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts
@@ -155,11 +155,11 @@ def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
 
 
 def _ways_on(disk: RunResult, files: FilesTried) -> Iterator[tuple[str, str]]:
-    powercut, here = command(), from_here(Path(disk.result_directory))
+    powercut, here = command(), as_word(Path(disk.result_directory))
     yield "the disk", f"{powercut} show {here}"
     if files.directory is not None:
-        folder = from_here(files.directory.path)
-        yield "the files", f"{folder / REPORT}"
+        folder = as_word(files.directory.path)
+        yield "the files", f"{from_here(files.directory.path) / REPORT}"
         if files.cause:
             yield "the witness", f"{powercut} minimize {folder}"
         yield "judge again", f"{powercut} verify {here}; {powercut} verify {folder}"

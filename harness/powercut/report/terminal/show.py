@@ -13,7 +13,7 @@ from rich.text import Text
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
-from powercut.paths import command, from_here
+from powercut.paths import as_word, command
 from powercut.recording.view import view_of
 from powercut.report import words
 from powercut.report.difference import difference_lines
@@ -45,7 +45,7 @@ def print_story(
     if not result.ended:
         raise UsageError(
             unfinished(result),
-            hint=f"{command()} run --resume {from_here(result.path)} resumes it",
+            hint=f"{command()} run --resume {as_word(result.path)} resumes it",
         )
     run = result.read_verdict()
     if cell is None:

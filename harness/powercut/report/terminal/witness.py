@@ -19,6 +19,7 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
+from powercut.paths import as_word
 from powercut.report import words
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
 
@@ -55,8 +56,8 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     _print_writes(console, witness)
     _print_time_line(console, witness)
     console.print(
-        f"\n  look: powercut shell {escape(str(directory))} {witness.state}\n"
-        f" image: powercut export {escape(str(directory))} {witness.state} "
+        f"\n  look: powercut shell {escape(as_word(directory))} {witness.state}\n"
+        f" image: powercut export {escape(as_word(directory))} {witness.state} "
         "--format state -o disk.img",
         highlight=False,
         soft_wrap=True,
