@@ -677,7 +677,7 @@ def test_a_killed_controller_leaves_no_disk_and_no_socket(folder):
         text=True,
     )
     with controller:
-        pid, path = controller.stdout.readline().split()
+        pid, path = controller.stdout.readline().rstrip().split(maxsplit=1)
         stranger = NbdClient(Path(path))
         controller.kill()
     deadline = time.monotonic() + TIMEOUT_S

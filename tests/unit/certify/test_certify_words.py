@@ -19,7 +19,7 @@ from powercut.certify.words import statement_of, untested
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.paths import SCENARIOS
+from powercut.paths import SCENARIOS, as_word
 from powercut.scenario import known_causes
 from powercut.scenario.flat import differing
 from powercut.scenario.known_causes import causes_of
@@ -387,7 +387,7 @@ def test_a_request_says_how_to_repeat_it(tmp_path):
     request = request_of(asked, Selection(trials=2), [file])
     assert request.title == "s"
     assert request.command == (
-        f"./powercut certify {file} --qemu host --qemu sid --no-cost --seed 3 --trials 2"
+        f"./powercut certify {as_word(file)} --qemu host --qemu sid --no-cost --seed 3 --trials 2"
     )
     assert len(request.scenarios[0].cells) == 4
     assert not request.measure
@@ -422,7 +422,7 @@ def test_who_issues_it_is_asked_for_again_and_kept_with_the_order(tmp_path):
     assert request.issuer == Issuer(name="Ltd", contact="me@b", logo=logo_of(png()))
     assert request.command == (
         "./powercut certify s --title 'Cluster B' --issuer Ltd --contact me@b "
-        f"--logo {logo} --seed 1"
+        f"--logo {as_word(logo)} --seed 1"
     )
     with pytest.raises(UsageError, match="--issuer: it has 200 characters"):
         request_of(CertifyOptions(scenarios=("s",), issuer="x" * 200), Selection(), [file])

@@ -97,12 +97,12 @@ def test_a_check_that_writes_is_told_that_another_one_follows(listener, tmp_path
     store = tmp_path / "store"
     script = tmp_path / "check.sh"
     script.write_text(
-        f'cat {store}\n[ -n "$POWERCUT_AFTER" ] || echo "= 21" >>{store}\n'
-        f"echo called >>{tmp_path}/calls\n"
+        f'cat "{store}"\n[ -n "$POWERCUT_AFTER" ] || echo "= 21" >>"{store}"\n'
+        f"echo called >>'{tmp_path}/calls'\n"
     )
     for kept, verdict in (("= 1-20", "SURVIVED"), ("= 1-18", "LOSSY")):
         store.write_text(f"{kept}\n")
-        argv = ["listen", str(tmp_path / "heard"), "--check", f"sh {script}"]
+        argv = ["listen", str(tmp_path / "heard"), "--check", f"sh '{script}'"]
         done = CliRunner().invoke(cli, argv, standalone_mode=False)
         assert done.output.splitlines()[0] == f"{verdict}: 20 operations were acknowledged"
         assert store.read_text() == f"{kept}\n= 21\n"

@@ -122,7 +122,7 @@ def test_one_that_has_a_view_of_the_host_is_no_user_of_it(directory):
         made.kill()
 
 
-SERVER = "mount -t tmpfs none {0} && echo served > {0}/disk && exec sleep 3600"
+SERVER = "mount -t tmpfs none '{0}' && echo served > '{0}/disk' && exec sleep 3600"
 
 
 @pytest.mark.mounts  # a user's processes trace each other

@@ -100,7 +100,7 @@ def test_what_its_command_is_made_of_is_there(tmp_path):
     (tmp_path / "beside").write_text("there\n")
     folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
     seen = check_folder(("./check",), full, folder, program.parent, timeout_s=60)
-    assert seen.lines.decode().split() == ["there", os.fspath(program.parent)]
+    assert seen.lines.decode().splitlines() == ["there", os.fspath(program.parent)]
 
 
 def test_the_machine_has_booted_again(tmp_path):

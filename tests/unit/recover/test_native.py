@@ -172,7 +172,7 @@ def test_what_a_check_leaves_in_memory_is_not_there_for_the_next(sandbox, tmp_pa
     script = (
         "for f in /tmp /run /var/tmp /dev/shm; do "
         "  [ -e $f/left ] && exit 5; mkdir $f/left; echo 1 > $f/left/copy; "
-        f"done; [ -e {kept} ] && echo there >&3"
+        f"done; [ -e '{kept}' ] && echo there >&3"
     )
     box = make(script, visible=(str(tmp_path),))
     assert [run(box, tree(number)) for number in (1, 2, 3)] == [(0, b"there\n", "")] * 3

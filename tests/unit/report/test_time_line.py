@@ -25,6 +25,7 @@ from powercut.cli.commands import cli
 from powercut.crash.states import CrashState
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
+from powercut.paths import as_word
 from powercut.recording.materialize import open_recording
 from powercut.report import browse
 from powercut.report.browse import ADDRESS, server
@@ -213,8 +214,8 @@ def test_a_state_shows_what_is_missing_and_what_was_found(
     shown = text(page, "#details")
     assert f"Missing writes: {len(losing['drops'])} of {losing['volatile']}" in shown
     assert losing["message"] in shown
-    assert f"shell {trial(run, 'lying')} {losing['name']}" in shown
-    assert f"minimize {trial(run, 'lying')} {losing['name']}" in shown
+    assert f"shell {as_word(trial(run, 'lying'))} {losing['name']}" in shown
+    assert f"minimize {as_word(trial(run, 'lying'))} {losing['name']}" in shown
     names = page("[...document.querySelectorAll('#state option')].map(one => one.textContent)")
     assert len(names) == 2 + len(found["states"])
     page("(() => { const one = document.getElementById('state'); one.value = 'everything';"
@@ -239,7 +240,7 @@ def test_pictures_lead_to_states_and_instants(page: Page, address: str, run: Res
     kept = page("[...document.querySelectorAll('button[data-state]')].map(one =>"
                 "one.dataset.state)")  # fmt: skip
     page("[...document.querySelectorAll('button[data-state]')].pop().click()")
-    assert f"shell {trial(run, 'lying')} {kept[-1]}" in text(page, "#details")
+    assert f"shell {as_word(trial(run, 'lying'))} {kept[-1]}" in text(page, "#details")
     assert page("document.activeElement.id") == "state"
     page.open(address + recording(run, "honest"))
     source = source_at(trial(run, "honest"))

@@ -36,7 +36,7 @@ def reader(tmp_path):
             said += encode(Message(MessageType.EXTENT, value=1, payload=packed))
         (tmp_path / "said").write_bytes(said)
         program = tmp_path / "reader"
-        program.write_text(f"#!/bin/sh\ncat {tmp_path}/said\n{ending}\n")
+        program.write_text(f"#!/bin/sh\ncat '{tmp_path}/said'\n{ending}\n")
         program.chmod(0o755)
         return run_reader([str(program)], timeout_s=AMPLE_S)
 

@@ -80,10 +80,10 @@ def test_what_lies_in_tmp_is_seen_if_it_is_shown(belt: str, tmp_path: Path):
     program.write_text("here")
     if not any(tmp_path.is_relative_to(place) for place in ("/tmp", "/var/tmp", "/dev/shm")):
         pytest.skip("the tests' own folder is no such place")
-    status, said = shell(IN_MEMORY, f"cat {program}")
+    status, said = shell(IN_MEMORY, f"cat '{program}'")
     other = shell(IN_MEMORY, "id -u")[1] != f"{os.geteuid()}\n"
     assert (status, said) == ((1, "") if belt == "bubblewrap" or other else (0, "here"))
-    assert shell(IN_MEMORY, f"cat {program}", [tmp_path]) == (0, "here")
+    assert shell(IN_MEMORY, f"cat '{program}'", [tmp_path]) == (0, "here")
 
 
 def test_its_memory_is_bounded(belt: str):

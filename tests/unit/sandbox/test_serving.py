@@ -62,7 +62,7 @@ def test_a_user_s_has_nothing_before_it(closed: Path):
 
 
 def test_it_does_its_work(closed: Path):
-    script = f"cat {closed}/read; echo made >{closed}/own/made"
+    script = f"cat '{closed}/read'; echo made >'{closed}/own/made'"
     done = run([*before(closed), "/bin/sh", "-c", script])
     assert (done.stdout, done.returncode) == ("read", 0), done.stderr
     made = closed / "own" / "made"

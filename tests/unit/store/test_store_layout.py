@@ -14,6 +14,7 @@ import pytest
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.observation import Extent, Observation
+from powercut.paths import as_word
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store import files, manifest
 from powercut.store.layout import ResultDir, folder_name, reproduce_command
@@ -217,7 +218,7 @@ def test_damaged_json_names_the_file_and_the_place(trial):
 
 def test_the_command_that_repeats_a_run(result, tmp_path):
     command = result.write_reproduce(3)
-    assert command == f"./powercut run {result.scenario_copy} --seed 3"
+    assert command == f"./powercut run {as_word(result.scenario_copy)} --seed 3"
     assert (
         reproduce_command(Path("a b.yaml"), 3, CELL)
         == "./powercut run 'a b.yaml' --seed 3 --only s"

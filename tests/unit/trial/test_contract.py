@@ -122,7 +122,7 @@ def test_a_program_that_promises_whole_operations_is_not_asked_for_half_of_one(p
 
 
 def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
-    hanging = program(run=f"sleep 300 & echo $! >{tmp_path}/pid; sleep 300")
+    hanging = program(run=f"sleep 300 & echo $! >'{tmp_path}/pid'; sleep 300")
     assert "acknowledged nothing" in problems(hanging, seconds=1)[0]
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
     assert not child.exists() or child.read_text().split()[2] == "Z"
@@ -131,7 +131,9 @@ def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
 
 def test_a_daemon_that_forks_away_is_found_and_ended(program, tmp_path):
     file = tmp_path / "pid"
-    daemon = f"setsid sh -c 'echo $$ >{file}; exec sleep 300' & until [ -s {file} ]; do :; done"
+    daemon = (
+        f"setsid sh -c 'echo $$ >\"{file}\"; exec sleep 300' & until [ -s '{file}' ]; do :; done"
+    )
     assert problems(program(run=f"{daemon}; {WRITE}", check=FIND)) == []
     assert not Path(f"/proc/{file.read_text().strip()}").exists()
 

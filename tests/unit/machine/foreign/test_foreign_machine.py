@@ -151,7 +151,7 @@ def test_a_command_that_fails_is_told_with_its_words(command, words):
 
 def test_a_command_that_hangs_is_ended_with_what_it_started(tmp_path):
     mark = tmp_path / "pid"
-    script = f"sleep 1000 & echo $! > {mark}; wait"
+    script = f"sleep 1000 & echo $! > '{mark}'; wait"
     with pytest.raises(DeadlineExceeded, match="did not end within 5 s"):
         Power(PowerSettings(off=(("sh", "-c", script),))).off(timeout_s=SLOW_S)
     pid = mark.read_text().strip()
