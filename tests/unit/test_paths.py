@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a user's folders are, also those of a user without a home; paths in commands to be typed."""
+"""Where a user's folders are, also those of one without a home; paths in commands."""
 
 from __future__ import annotations
 

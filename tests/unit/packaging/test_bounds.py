@@ -17,6 +17,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from python_script import write_script
 
 from powercut.paths import ROOT
 
@@ -82,10 +83,8 @@ def environment(folder: Path, *requirements: str) -> Path:
     plugin.mkdir()
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: powercut\nVersion: 0\n")
     (plugin / "entry_points.txt").write_text("[pytest11]\npowercut = powercut.pytest_plugin\n")
-    (folder / "bin/powercut").write_text(
-        f"#!{python}\nfrom powercut.cli.main import main\nraise SystemExit(main())\n"
-    )
-    (folder / "bin/powercut").chmod(0o755)
+    script = "from powercut.cli.main import main\nraise SystemExit(main())\n"
+    write_script(folder / "bin/powercut", script, python)
     return python
 
 

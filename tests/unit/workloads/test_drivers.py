@@ -17,6 +17,7 @@ from pathlib import Path
 
 import host_needs
 import pytest
+from python_script import write_script
 from ruamel.yaml import YAML
 
 from powercut.paths import ROOT, SCENARIOS
@@ -31,7 +32,7 @@ DRIVEN = sorted(
     if path.is_file() and not path.suffix and "import driver" in path.read_text()
 )
 
-PLANTED = f"""#!{sys.executable}
+PLANTED = f"""\
 import os, sys
 sys.path[:0] = [{str(PROGRAMS)!r}]
 import bank
@@ -68,7 +69,7 @@ for line in sys.stdin:
 """
 
 
-NODE = f"""#!{sys.executable}
+NODE = """\
 import os, sys
 os.execv(sys.argv[1], sys.argv[1:])
 """
@@ -113,8 +114,7 @@ class Driven:
     def __init__(self, folder: Path, program: str = "bbolt") -> None:
         self.program = program
         self.driver = folder / "driver"
-        self.driver.write_text(PLANTED)
-        self.driver.chmod(0o755)
+        write_script(self.driver, PLANTED)
         self.data = folder / "data"
 
     def call(self, verb: str, *words: str, **environment: str) -> tuple[int, list[str], str]:
@@ -196,8 +196,7 @@ def test_a_driver_that_is_no_program_by_itself_is_run_by_another(tmp_path):
     assert (status, lines) == (1, [])
     assert told == f"level: node is not installed, and runs {driven.driver}\n"
     node = tools / "node"
-    node.write_text(NODE)
-    node.chmod(0o755)
+    write_script(node, NODE)
     shutil.rmtree(driven.data)
     assert driven.call("setup", PATH=str(tools)) == (0, [], "")
     assert driven.call("run", PATH=str(tools))[1][:4] == ["atomic", "ready", "? 1", "+ 1"]

@@ -13,13 +13,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from command_line import powercut
 from host_needs import NEEDS
+from python_script import write_script
 
 from powercut.cli import init as init_module
 from powercut.cli.languages import LANGUAGES
@@ -28,7 +28,6 @@ from powercut.scenario.load import load_scenario
 
 TIMEOUT_S = 600.0
 POWERCUT = """\
-#!{python}
 import json, os, subprocess, sys
 
 def call(verb, lines=None):
@@ -74,8 +73,7 @@ class Ended:
 def ended(folder: Path, argv: list[str], cwd: Path, *, status: int) -> Ended:
     """Runs `argv`, which finds a powercut that ends with `status`."""
     fake = folder / "powercut-fake"
-    fake.write_text(POWERCUT.format(python=sys.executable, folder=str(folder), status=status))
-    fake.chmod(0o755)
+    write_script(fake, POWERCUT.format(folder=str(folder), status=status))
     done = subprocess.run(
         argv,
         cwd=cwd,

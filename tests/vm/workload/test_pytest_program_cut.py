@@ -46,6 +46,7 @@ def test_the_example_is_safe(told):
     assert "1 failed, 1 passed" in told, told
 
 
+@pytest.mark.fuse  # the cause is that of captured files
 def test_without_its_sync_it_fails_and_the_cause_comes_first(told):
     assert re.search(
         r"^_+ TestForgetful _+\n✗ LOSSY  test_notes:TestForgetful\n"
