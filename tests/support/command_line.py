@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -32,3 +33,8 @@ def powercut(*words: object, **environment: str) -> subprocess.CompletedProcess[
         stream.seek(0)
     assert isinstance(ended.value.code, int)
     return subprocess.CompletedProcess(argv, ended.value.code, out.read(), err.read())
+
+
+def plain_word(path: Path | str) -> str:
+    """A path as one word of a command that is plain text in YAML, which quotes would begin anew."""
+    return str(path).replace(" ", "\\ ")

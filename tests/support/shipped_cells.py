@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from command_line import powercut
+from command_line import plain_word, powercut
 
 from powercut.paths import ROOT
 
@@ -17,7 +17,7 @@ Cell = tuple[dict[str, Any], str]
 
 def run_cells(scenario: Path, folder: Path, *names: str) -> dict[str, Cell]:
     """Runs the cells of these `names`, or all, with 32 states each and without controls."""
-    text = scenario.read_text().replace("../../workloads", str(ROOT / "workloads"))
+    text = scenario.read_text().replace("../../workloads", plain_word(ROOT / "workloads"))
     text = text.replace("budget: 40", "budget: 32").replace("\ncells:", "\ncontrols: none\ncells:")
     path = folder / "scenario.yaml"
     path.write_text(text)

@@ -156,7 +156,7 @@ def test_any_folder_will_do(wheel, installed, tmp_path):
     environment = {"PYTHONPATH": str(installed), "HOME": str(tmp_path), "PATH": "/usr/bin"}
     first, second = call(sys.executable, "-c", code, cwd=here, env=environment).stdout.splitlines()
     cache = tmp_path / ".cache/powercut"
-    program = Path(sys.executable).parent / "powercut"  # not on this PATH
+    program = shlex.quote(f"{Path(sys.executable).parent}/powercut")  # not on this PATH
     assert first == f"True results {cache} {program} {installed}/powercut/__init__.py"
     assert second == (
         f"{here}/scenarios/first-light.yaml {installed}/{SHIPPED}/scenarios/lying/one-lie.yaml"

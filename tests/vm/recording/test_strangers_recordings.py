@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -51,7 +52,7 @@ class Trap:
 
     @property
     def command(self) -> tuple[str, ...]:
-        script = f'[ "$1" != check ] || {self.springs}; exec {APPEND} "$@"'
+        script = f'[ "$1" != check ] || {self.springs}; exec {shlex.quote(str(APPEND))} "$@"'
         return ("/bin/sh", "-c", script, "sh")
 
     def sprung(self) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pressed_store
 import pytest
+from command_line import plain_word
 
 from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
@@ -26,7 +27,7 @@ pytestmark = [
 SCENARIO = f"""
 powercut: 1
 name: page-cache
-workload: {{kind: program, command: {pressed_store.__file__} undo-first, at_most: 2min}}
+workload: {{kind: program, command: {plain_word(pressed_store.__file__)} undo-first, at_most: 2min}}
 disk: {{size: 128 MiB}}
 cut: {{trigger: {{acks: 100}}}}
 explore: {{budget: 160}}
@@ -80,7 +81,7 @@ def between_acks(recording: TrialRecording) -> np.ndarray:
 
 def test_an_order_that_is_the_page_cache_s_to_choose_is_found(tmp_path: Path) -> None:
     """Without controls none is SAFE; what is honest is said to lose nothing."""
-    result = ran(tmp_path, SCENARIO + STORES.format(store=pressed_store.__file__))
+    result = ran(tmp_path, SCENARIO + STORES.format(store=plain_word(pressed_store.__file__)))
     verdicts = {cell.cell: cell.verdict for cell in result.cells}
     lossy = {"overwrite-first", "overwrite-first-alone", "header-first"}
     assert {name for name, verdict in verdicts.items() if verdict is Verdict.LOSSY} == lossy

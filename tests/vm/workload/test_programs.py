@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import powercut
+from command_line import plain_word, powercut
 from terminal import START_S, Terminal
 
 from powercut.campaign.runner import run_scenarios
@@ -99,7 +99,7 @@ def test_a_verdict_with_its_control_boots_four_kernels(tmp_path, monkeypatch):
     scenario = tmp_path / "boots.yaml"
     scenario.write_text(
         "powercut: 1\nname: boots\nexplore: {budget: 32}\ncut: {trigger: {acks: 20}}\n"
-        f"workload: {{kind: program, command: {EXAMPLES}/append.sh, at_most: 300s}}\n"
+        f"workload: {{kind: program, command: {plain_word(EXAMPLES)}/append.sh, at_most: 300s}}\n"
     )
     assert uml_proof().ok  # once for a host, and not for a verdict
     monkeypatch.setattr(UmlProcess, "__init__", counted)
@@ -156,7 +156,7 @@ def a_shell_has_the_state_and_the_program(folder):
     refused = subprocess.run(argv, input="", capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "standard input is no terminal" in refused.stderr
-    check = f"{EXAMPLES / 'rename.py'} unsafe check /mnt/data"
+    check = f"'{EXAMPLES}/rename.py' unsafe check /mnt/data"
     commands = f"pwd; ls; echo new > own && cat own\n{check} && echo checked\ntouch /usr/x\n"
     done = subprocess.run(
         [*argv, "--no-terminal"],
