@@ -16,9 +16,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse3/fuse_lowlevel.h>
+#include <limits.h>
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +295,17 @@ static int fail(const char *what, int error)
     return 1;
 }
 
+static bool has_all_users(void)
+{
+    unsigned inside, outside, count = 0;
+    FILE *map = fopen("/proc/self/uid_map", "re");
+    if (!map)
+        return false;
+    bool all = fscanf(map, "%u %u %u", &inside, &outside, &count) == 3 && count == UINT_MAX;
+    fclose(map);
+    return all;
+}
+
 int main(int argc, char **argv)
 {
     static const struct fuse_lowlevel_ops operations = {
@@ -314,7 +327,9 @@ int main(int argc, char **argv)
     if (error)
         return fail(argv[2], error);
     struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-    const char *options = "-odefault_permissions,allow_other,fsname=powercut";
+    /* In a namespace of users `allow_other` means those in it: our user outside would be refused. */
+    const char *options = has_all_users() ? "-odefault_permissions,allow_other,fsname=powercut"
+                                          : "-odefault_permissions,fsname=powercut";
     if (fuse_opt_add_arg(&args, argv[0]) || fuse_opt_add_arg(&args, options))
         return fail("arguments", ENOMEM);
     struct fuse_session *session = fuse_session_new(&args, &operations, sizeof operations, NULL);
