@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 _UTF8 = ("-X", "utf8")
@@ -53,8 +53,11 @@ def main() -> None:
     except Exception:  # before there were commands; Python's 1 would claim that a verdict differs
         from traceback import print_exc
 
-        with suppress(OSError):
+        try:
             print_exc()
+            sys.stderr.flush()
+        except OSError:  # which Python's own end would meet again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.exit(3)
 
 

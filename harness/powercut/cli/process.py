@@ -39,10 +39,14 @@ def run(closed: bool) -> NoReturn:
         sys.stdout.flush()
     except OSError as error:
         _end_if_unread()
-        _drop_output()
+        _drop(1)
         with contextlib.suppress(OSError):
             echo(f"powercut: stdout: {error.strerror}", err=True)
         status = TROUBLE
+    try:
+        sys.stderr.flush()
+    except OSError:
+        _drop(2)
     sys.exit(status)
 
 
@@ -126,16 +130,16 @@ def _end_by(number: int) -> NoReturn:
     if number != signal.SIGPIPE:
         with contextlib.suppress(OSError):
             sys.stdout.flush()
-    _drop_output()
+    _drop(1)
     signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
     os.kill(os.getpid(), number)
     os._exit(128 + number)
 
 
-def _drop_output() -> None:
-    """What could not be written is forgotten: Python would complain once more at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def _drop(stream: int) -> None:
+    """What could not be written is forgotten: Python would try once more, and end with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _leave_at_once() -> None:

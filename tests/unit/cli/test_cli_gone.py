@@ -143,7 +143,12 @@ def test_no_fault_of_powercut_is_a_verdict(place: str, stderr: str) -> None:
     )
     with Path("/dev/full").open("w") as full:
         target = full if stderr == "full" else subprocess.PIPE
-        argv = [sys.executable, "-c", code]
+        argv = [
+            sys.executable,
+            "-E",
+            "-c",
+            code,
+        ]  # its output is buffered, whatever the caller's is
         done = subprocess.run(argv, stderr=target, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 3
     assert stderr == "full" or "Error" in done.stderr or "SystemExit" in done.stderr
