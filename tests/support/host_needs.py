@@ -46,7 +46,8 @@ def _no_mounts() -> str:
 
 
 def _no_namespaces() -> str:
-    return _no_userns() if os.geteuid() else _said("unshare", "--mount", "true")
+    own = ["--map-root-user"] if os.geteuid() else []
+    return _said("unshare", "--mount", "--pid", "--fork", "--kill-child", *own, "true")
 
 
 def _no_userns() -> str:
@@ -142,7 +143,7 @@ NEEDS: dict[str, Need] = {
     "root": Need("root, who becomes other users", _no_root),
     "mounts": Need("root, who mounts file systems in a namespace of its own", _no_mounts),
     "userns": Need("user namespaces", _no_userns),
-    "namespaces": Need("mount namespaces", _no_namespaces),
+    "namespaces": Need("mount and pid namespaces", _no_namespaces),
     "loop": Need("root and loop devices", _no_loop),
     "fuse": Need("FUSE, for this user", _no_fuse),
     "public_checkout": Need(

@@ -77,7 +77,7 @@ class Case:
 def machines(names: list[str]):
     """Parameters for `case`."""
     return [
-        pytest.param(name, marks=pytest.mark.vm, id="on_loop" if name == LOOP else name)
+        pytest.param(name, marks=[pytest.mark.vm, *([pytest.mark.loop] if name == LOOP else [])])
         for name in names
     ]
 

@@ -18,7 +18,7 @@ from powercut.recover.uml.engine import UmlEngine, unavailable
 
 pytestmark = [
     pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
-    pytest.mark.fuse,
+    *(pytest.mark.fuse, pytest.mark.mounts),  # in sight of a kernel that is started beside it
 ]
 
 RECORDS = 500

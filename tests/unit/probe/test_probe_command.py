@@ -177,7 +177,7 @@ def test_interrupted_it_leaves_nothing(tmp_path, number):
     ("argv", "message"),
     [
         (["/nowhere/at/all"], "there is nothing of this name"),
-        (["/dev/null"], "neither a folder nor a block device"),
+        (["/dev/null"], "a character device, and no file or folder"),
         (["/proc"], "no file can be made here"),
         ([".", "--write-size", "100"], "multiple of 512 bytes"),
         ([".", "--write-size", "2MiB"], "1 MiB at most"),

@@ -26,6 +26,7 @@ from powercut.machine.guest.kernel_package import ensure_kernel
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import BUILD, ROOT
+from powercut.sandbox.confined import find_tool
 
 BOOT_S = 300  # normally two seconds (UML), six (QEMU without KVM)
 DOWNLOAD_S = 600  # once
@@ -37,7 +38,7 @@ FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 def programs(tmp_path_factory):
     """The test's PID 1 and the dmlog program, both static."""
     for name in ("gcc", "mkfs.ext4"):
-        if shutil.which(name) is None:
+        if find_tool(name) is None:
             pytest.skip(f"{name} is not installed; `powercut doctor` says how to get it")
     source = ROOT / "workloads" / "dmlog"
     folder = built(source, tmp_path_factory.mktemp("dmlog"))
@@ -226,7 +227,7 @@ def test_ext4_acks_are_durable_at_their_marks(guest, programs, tmp_path):
     image = tmp_path / "mkfs"
     image.touch()
     os.truncate(image, DISK)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    subprocess.run([str(find_tool("mkfs.ext4")), "-q", "-F", image], check=True)
     acks = 20
     script = "mount /dev/mapper/pc ext4\n"
     for lsn in range(1, acks + 1):

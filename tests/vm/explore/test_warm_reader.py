@@ -11,6 +11,7 @@ import pytest
 from powercut.recover.plan import HostRoot, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
+from powercut.sandbox.confined import find_tool
 
 pytestmark = [
     pytest.mark.vm,
@@ -95,7 +96,7 @@ def image(folder: Path, number: int) -> bytes:
     (folder / "files/data/f").write_text(f"= {number}\n")
     path = folder / "image"
     path.unlink(missing_ok=True)
-    argv = ["mkfs.ext4", "-q", "-F", "-U", UUID, "-E", f"hash_seed={UUID}"]
+    argv = [str(find_tool("mkfs.ext4")), "-q", "-F", "-U", UUID, "-E", f"hash_seed={UUID}"]
     argv += ["-d", folder / "files", path, str(BYTES >> 10)]
     subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
     return path.read_bytes()

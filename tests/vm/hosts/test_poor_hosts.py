@@ -14,6 +14,7 @@ import pytest
 from poor_host import NO_FUSE, NOEXEC, READ_ONLY, PoorHost
 
 from powercut.paths import NOT_WRITABLE, ROOT
+from powercut.sandbox.confined import find_tool
 
 pytestmark = pytest.mark.vm
 
@@ -108,7 +109,7 @@ done
     folder = Path(tempfile.mkdtemp(prefix="pcfuse-"))
     host = PoorHost(tmp_path, mounts)
     try:
-        done = host.run("chroot", root, "env", "-C", folder, sys.executable, "-c", SERVE)
+        done = host.run(find_tool("chroot"), root, "env", "-C", folder, sys.executable, "-c", SERVE)
     finally:
         shutil.rmtree(folder)
     assert done.returncode == 0, done.stderr

@@ -25,6 +25,7 @@ CASES = YAML(typ="safe").load(PROGRAM.with_name("shared-folders.yaml"))
 pytestmark = pytest.mark.skipif(not VIRTIOFSD.exists(), reason=f"no {VIRTIOFSD}")
 
 
+@pytest.mark.root  # virtiofsd of QEMU 7.2 needs it
 def test_what_a_guest_has_synced_is_durable_on_the_host(tmp_path: Path) -> None:
     """All of it, and on a host that ignores syncs nothing.  Beside the folder it can write nothing,
     though it is root there and makes its root writable.
