@@ -106,10 +106,10 @@ class _ByGroup(LoadScopeScheduling):
         return group_of(Path(nodeid.partition("::")[0]).relative_to(TESTS.name))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _ByGroup:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _ByGroup | None:
     """Not xdist's own groups: pytest 9.2 drops the suffix of an id by which it knows them, and each
-    module's fixtures were made in both processes."""
-    return _ByGroup(config, log)
+    module's fixtures were made in both processes.  But for `--dist load`, one test at a time."""
+    return None if config.getoption("dist") == "load" else _ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -14,14 +16,14 @@ from powercut.sandbox.preload import preloading
 
 
 @pytest.mark.parametrize("name", ["plain", "with blank", "with, comma", "with\nline", "%41$HOME"])
-def test_it_is_loaded_from_a_folder_of_any_name(tmp_path, name):
-    folder = tmp_path / name
-    folder.mkdir()
-    library = folder / "powercut-test.so"
-    shutil.copy(haste_library(), library)
-    environment = preloading([library], os.environ)
-    maps = subprocess.run(
-        ["cat", "/proc/self/maps"], env=environment, capture_output=True, check=True
-    )
+def test_it_is_loaded_from_a_folder_of_any_name(name):
+    with tempfile.TemporaryDirectory(dir="/tmp") as plain:  # TMPDIR may have a colon
+        folder = Path(plain, name)
+        folder.mkdir()
+        library = folder / "powercut-test.so"
+        shutil.copy(haste_library(), library)
+        environment = preloading([library], os.environ)
+        argv = ["cat", "/proc/self/maps"]
+        maps = subprocess.run(argv, env=environment, capture_output=True, check=True)
     assert b"powercut-test.so" in maps.stdout
     assert maps.stderr == b""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -120,6 +121,15 @@ def test_it_connects_to_no_socket_but_what_it_was_given(sandbox, tmp_path):
             assert said == ("connected\n" if given else "")
 
 
+def opened_once_read(pipe, reader):
+    """The pipe, once `reader` has begun to read; an AssertionError if it ends before that."""
+    while not reader.done():
+        with contextlib.suppress(OSError):  # ENXIO: nobody reads yet
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "w")
+        time.sleep(0.01)
+    raise AssertionError(reader.result())
+
+
 def test_to_the_host_root_s_tool_is_nobody_it_knows(sandbox, tmp_path):
     """Behind Landlock it is root without capabilities: only root may look where its files lie."""
     said = tmp_path / "said"
@@ -129,7 +139,7 @@ def test_to_the_host_root_s_tool_is_nobody_it_knows(sandbox, tmp_path):
     files = [said, tmp_path / "go"]
     with ThreadPoolExecutor(1) as beside:
         done = beside.submit(shell, script, files=files)
-        with (tmp_path / "go").open("w") as go:  # once it has begun to read
+        with opened_once_read(tmp_path / "go", done) as go:
             users = users_of(str(tmp_path / "go"))
             go.write("x\n")
         assert done.result().returncode == 0, done.result().stderr
