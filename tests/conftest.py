@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 from datetime import date
 from pathlib import Path
@@ -116,6 +117,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _ByGroup 
 def wal(tmp_path_factory: pytest.TempPathFactory) -> wal_driver.Wal:
     """The `wal` program, built once a session."""
     return wal_driver.build(tmp_path_factory.mktemp("wal-build"))
+
+
+@pytest.fixture
+def on_path() -> Iterator[Path]:
+    """A folder that PATH can name: that ends a name at a colon, which TMPDIR may have."""
+    with tempfile.TemporaryDirectory(prefix="pc-", dir="/tmp") as name:
+        yield Path(name)
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,9 @@ done
 
 
 @pytest.fixture
-def apt_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    return tmp_path / "apt-cache"
+def apt_cache(monkeypatch: pytest.MonkeyPatch, on_path: Path) -> Path:
+    monkeypatch.setenv("PATH", f"{on_path}:/bin:/usr/bin")
+    return on_path / "apt-cache"
 
 
 def test_an_optional_package_that_apt_does_not_offer_is_left_out(apt_cache: Path) -> None:

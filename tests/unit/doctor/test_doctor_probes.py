@@ -60,22 +60,22 @@ def test_on_a_host_without_anything(
     assert not can_run(probes.values())
 
 
-def test_tool_that_is_there_but_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    broken = tmp_path / "nbdkit"
+def test_tool_that_is_there_but_fails(monkeypatch: pytest.MonkeyPatch, on_path: Path) -> None:
+    broken = on_path / "nbdkit"
     broken.write_text("#!/bin/sh\necho first\necho cannot load library >&2\nexit 9\n")
     broken.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{on_path}:/usr/bin:/bin")
     probe = requirement("nbdkit")
     assert not probe.ok
     assert probe.limit == "nbdkit fails with status 9: cannot load library"
 
 
 @pytest.mark.fuse
-def test_fuse_without_a_mount_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_fuse_without_a_mount_namespace(monkeypatch: pytest.MonkeyPatch, on_path: Path) -> None:
     for tool, script in {"nbdfuse": "exit 0", "unshare": "echo refused >&2; exit 1"}.items():
-        (tmp_path / tool).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / tool).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+        (on_path / tool).write_text(f"#!/bin/sh\n{script}\n")
+        (on_path / tool).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{on_path}:/bin")
     fuse = requirement("fuse")
     assert not fuse.ok
     assert fuse.limit.startswith("unshare fails with status 1: refused: no disk can be a file")

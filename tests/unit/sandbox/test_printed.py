@@ -15,6 +15,7 @@ from powercut.machine.process import spawn
 from powercut.recover.native import folder
 from powercut.recover.native.folder import check_folder
 from powercut.sandbox import printed
+from powercut.sandbox.confined import sandboxes
 from powercut.sandbox.printed import KEPT_MAX, end_of, finish, tail
 
 MOST = 1 << 20
@@ -74,6 +75,7 @@ def test_a_file_that_is_finished_changes_no_more(tmp_path: Path) -> None:
         process.wait(SOON_S)
 
 
+@pytest.mark.skipif(bool(sandboxes().bubblewrap), reason="a check runs in bubblewrap alone")
 @pytest.mark.parametrize(
     ("script", "failure"),
     [
