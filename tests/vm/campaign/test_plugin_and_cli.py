@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from command_line import powercut
 
-from powercut.paths import ROOT
+from powercut.paths import ROOT, launcher
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -64,7 +65,7 @@ def test_pytest_collects_each_cell_and_reports_it(tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
     assert "did not come back" in done.stdout
-    assert "powercut run" in done.stdout  # how to repeat it
+    assert f"{shlex.quote(launcher())} run" in done.stdout  # how to repeat it
     cases = {case.get("name"): case for case in ET.parse(junit).iter("testcase")}
     assert set(cases) == {"honest", "lying"}
     assert cases["honest"].find("failure") is None
