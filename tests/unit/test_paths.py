@@ -11,9 +11,11 @@ import pytest
 from command_line import powercut
 
 from powercut import paths
+from powercut.certify.request import CertifyOptions
 from powercut.model.errors import UsageError
 from powercut.paths import as_word, command, expanded, user_folder
 from powercut.report.program_cut import look_on
+from powercut.store.layout import reproduce_command
 
 
 def test_a_user_without_a_home_has_the_root_as_in_containers(monkeypatch):
@@ -63,4 +65,10 @@ def test_a_command_is_made_of_words_wherever_powercut_and_the_recording_lie(tmp_
             "state",
         )
     monkeypatch.chdir("/")
-    assert len(shlex.split(command())) == 1
+    launcher = [str(tmp_path / "a b" / "powercut")]
+    assert shlex.split(command()) == launcher
+    scenario = tmp_path / "c d" / "scenario.yaml"
+    again = reproduce_command(scenario, 7)
+    assert shlex.split(again) == [*launcher, "run", str(scenario)[1:], "--seed", "7"]
+    certified = CertifyOptions(scenarios=("e f",)).command(7, ())
+    assert shlex.split(certified) == [*launcher, "certify", "e f", "--seed", "7"]

@@ -56,7 +56,7 @@ class CertifyOptions:
 
     def command(self, seed: int, more: Sequence[str]) -> str:
         """The command that asks for the same."""
-        argv = [command(), "certify", *self.scenarios]
+        argv = ["certify", *self.scenarios]
         for option, value in (("--profile", self.profile), ("--strategy", self.strategy)):
             argv += [] if value is None else [option, value]
         for option, values in (
@@ -74,7 +74,7 @@ class CertifyOptions:
             ("--logo", "" if self.logo is None else str(self.logo)),
         ):
             argv += [option, value] if value else []
-        return shlex.join([*argv, "--seed", str(seed), *more])
+        return f"{command()} {shlex.join([*argv, '--seed', str(seed), *more])}"
 
 
 NOTHING: Final = CertifyOptions()

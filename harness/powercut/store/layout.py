@@ -258,10 +258,10 @@ def reproduce_command(
     scenario: Path, seed: int, cell: Cell | None = None, *, options: Sequence[str] = ()
 ) -> str:
     """The command that repeats a run, or one cell of it, from the folder that the caller is in."""
-    argv = [command(), "run", str(from_here(scenario)), "--seed", str(seed), *options]
+    argv = ["run", str(from_here(scenario)), "--seed", str(seed), *options]
     if cell is not None:
         argv += ["--only", cell.name]
-    return shlex.join(argv)
+    return f"{command()} {shlex.join(argv)}"
 
 
 _ENVIRONMENT: Final[Mapping[str, type]] = {
