@@ -21,6 +21,7 @@ pytestmark = pytest.mark.vm
 SCENARIO = """powercut: 1
 name: raw-cell
 filesystem: {type: raw}
+disk: {flush_latency: 10ms, fua_latency: 10ms}  # longer than a busy host takes to date an ack
 workload: {layout: raw, record: 512}
 cut: {trigger: {acks: 20}}
 cells:
