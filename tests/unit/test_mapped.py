@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sparse_file import sparse
 
 from powercut import mapped as module
 from powercut.mapped import mapped, stretches
@@ -52,15 +53,6 @@ READERS = {
     "difference": "from powercut.rig.image_difference import changed_parts\n"
     "changed_parts(path, other)",
 }
-
-
-def sparse(path: Path, written: dict[int, bytes], size: int) -> Path:
-    with path.open("wb") as file:
-        file.truncate(size)
-        for offset, data in written.items():
-            file.seek(offset)
-            file.write(data)
-    return path
 
 
 WRITTEN = [

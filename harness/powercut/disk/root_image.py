@@ -175,8 +175,9 @@ class _Making:
         What an ordinary user unpacks is that user's, and so in the image.
         """
         lines = []
-        owners = [(str(path.relative_to(files)), 0, 0) for path in files.rglob("*")]
-        for name, owner, group in [*(owners if os.geteuid() else ()), *self._owners]:
+        unpacked = files.rglob("*") if os.geteuid() else ()
+        owners = [(str(path.relative_to(files)), 0, 0) for path in unpacked]
+        for name, owner, group in [*owners, *self._owners]:
             if any(not character.isprintable() for character in name):
                 raise UsageError(
                     f"{name!r} belongs to {owner}:{group}: with such a name it can only be root's"

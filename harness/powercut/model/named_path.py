@@ -40,22 +40,22 @@ def openable(path: Path) -> Path:
     return path
 
 
-def shown(path: str) -> str:
-    """A path as messages name it: short, whatever it is."""
-    return path if len(path) <= _SHOWN_MAX else f"{path[:_SHOWN_MAX]}..."
+def shown(text: str, most: int = _SHOWN_MAX) -> str:
+    """What a user wrote as messages name it: short, whatever it is."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
-def files_below(folder: Path, pattern: str) -> list[Path]:
+def files_below(folder: Path, pattern: str, *, of_results: bool = True) -> list[Path]:
     """The files below `folder` whose names match, sorted; a folder that cannot be read has none.
 
     Without recursion: folders may be nested deeper than Python calls.  Raises UsageError if there
-    are more folders than results ever have.
+    are more folders than results ever have, unless it is a program's, which may have any number.
     """
     found: list[Path] = []
     left, seen = [str(folder)], 0
     while left:
         seen += 1
-        if seen > _FOLDERS_MAX:
+        if of_results and seen > _FOLDERS_MAX:
             raise UsageError(
                 f"{folder}: it has more than {_FOLDERS_MAX:,} folders below it",
                 hint="name the folder that is meant",

@@ -6,6 +6,8 @@ from __future__ import annotations
 import shlex
 from typing import Final
 
+from powercut.model.named_path import shown
+
 _SHOWN_MAX: Final = 60
 
 
@@ -14,5 +16,5 @@ def words_of(text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
-        raise ValueError(f"not a command line: {str(error).lower()}: {shown}") from None
+        words = shown(text, _SHOWN_MAX)
+        raise ValueError(f"not a command line: {str(error).lower()}: {words}") from None

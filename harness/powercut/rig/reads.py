@@ -44,7 +44,7 @@ def keeps_dates(folder: Path) -> bool:
 
 
 def _files(folder: Path) -> Iterable[Path]:
-    return [path for path in files_below(folder, "*") if _is_file(path)]
+    return [path for path in files_below(folder, "*", of_results=False) if _is_file(path)]
 
 
 def _is_file(path: Path) -> bool:

@@ -146,7 +146,7 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
 
 def _dates(folder: Path) -> dict[Path, tuple[int, int]]:
     """When each file was changed last, in nanoseconds, and its size in bytes."""
-    files = (path for path in files_below(folder, "*") if path.is_file() and not path.is_symlink())
+    files = _files(folder)
     return {path: (found.st_mtime_ns, found.st_size) for path in files if (found := path.stat())}
 
 
@@ -160,6 +160,12 @@ def _copied(folder: Path) -> Path:
     return copy
 
 
+def _files(folder: Path) -> list[Path]:
+    """What a program has written, without links."""
+    found = files_below(folder, "*", of_results=False)
+    return [path for path in found if path.is_file() and not path.is_symlink()]
+
+
 def _remove(copy: Path) -> None:
     """However deep its folders are, which a program decides: Python removes them by recursion."""
     subprocess.run(["rm", "-rf", "--", copy], stderr=subprocess.DEVNULL, check=False)
@@ -170,7 +176,7 @@ def _torn(verbs: _Verbs, folder: Path) -> ContractStep:
     short before its ack: `check` leaves it out, and does not call it wrong.
     """
     what = "check calls no unfinished operation wrong"
-    files = [path for path in files_below(folder, "*") if path.is_file() and not path.is_symlink()]
+    files = _files(folder)
     last = max(files, key=lambda path: path.stat().st_mtime_ns, default=None)
     if last is None or verbs.history.atomic:
         return ContractStep(what)

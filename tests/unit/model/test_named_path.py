@@ -49,8 +49,11 @@ def test_files_are_found_at_any_depth_and_links_are_not_followed(tmp_path):
 def test_there_is_a_bound(tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.model.named_path._FOLDERS_MAX", 2)
     (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").touch()
     with pytest.raises(UsageError, match="more than 2 folders below it"):
         files_below(tmp_path, "*")
+    # A program may have any number.
+    assert files_below(tmp_path, "*", of_results=False) == [tmp_path / "a" / "b" / "file"]
 
 
 def test_a_long_path_is_shown_short():

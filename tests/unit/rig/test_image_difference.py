@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sparse_file import sparse
 
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
@@ -20,12 +21,7 @@ PAGE = 4096
 
 
 def image(path: Path, written: dict[int, bytes], size: int = 64 * MIB) -> Path:
-    with path.open("wb") as file:
-        file.truncate(size)
-        for offset, data in written.items():
-            file.seek(offset)
-            file.write(data)
-    return path
+    return sparse(path, written, size)
 
 
 @pytest.mark.parametrize("far", [0, 5 * MIB - 1, 63 * MIB])
