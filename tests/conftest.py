@@ -47,6 +47,9 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 TESTS = Path(__file__).parent
 
+BY_NAME = ("campaign", "nightly")
+"""Markers of tests that run only where `-m` names them."""
+
 TOGETHER = "vm/recording"
 """A folder whose files use the same recordings: one process makes them, once."""
 
@@ -83,15 +86,16 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Campaigns run by name only.
+    """Campaigns and nightly tests run by the name of their marker only.
 
     What takes longest begins first: else one process would end with it while the other has nothing.
     """
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
-    if "campaign" not in (config.option.markexpr or ""):
-        left_out = [item for item in items if item.get_closest_marker("campaign")]
+    by_name = [name for name in BY_NAME if name not in (config.option.markexpr or "")]
+    left_out = [item for item in items if any(map(item.get_closest_marker, by_name))]
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if not any(map(item.get_closest_marker, by_name))]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,12 +16,12 @@ Cell = tuple[dict[str, Any], str]
 
 
 def run_cells(scenario: Path, folder: Path, *names: str) -> dict[str, Cell]:
-    """Runs the cells of these `names`, or all, with 32 states each and without controls."""
+    """Runs the cells of these `names`, or all, with twelve states each and without controls."""
     workloads = ROOT / "workloads"
     text = scenario.read_text()
     text = text.replace("command: ../../workloads", f"command: {plain_word(workloads)}")
     text = text.replace("../../workloads", str(workloads))  # a word of a list
-    text = text.replace("budget: 40", "budget: 32").replace("\ncells:", "\ncontrols: none\ncells:")
+    text = text.replace("budget: 40", "budget: 12").replace("\ncells:", "\ncontrols: none\ncells:")
     path = folder / "scenario.yaml"
     path.write_text(text)
     only = [word for name in names for word in ("--only", name)]

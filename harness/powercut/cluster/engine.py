@@ -257,7 +257,8 @@ class Engine(Closing):
                 news, self._news = self._news, Future()
                 self._workers = message.workers
                 self._changing.notify_all()
-            news.set_result(None)
+                if not news.done():  # the engine is lost already, and whoever waits was told
+                    news.set_result(None)
             return
         with self._changing:
             future = self._calls.pop(message.id, None)

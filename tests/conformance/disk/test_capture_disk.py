@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 from nbd_client import NbdClient, NbdError
 from small_disk import small_disk
+from stopped import stop
 from surviving import surviving_image
 
 from powercut.disk.capture import CaptureDisk
@@ -640,7 +641,7 @@ def test_a_disk_whose_death_nobody_noticed_says_so_when_it_is_closed(folder):
 
 def test_a_disk_that_does_not_answer_is_given_up(folder):
     with running(folder) as disk:
-        os.kill(disk.pid, signal.SIGSTOP)
+        stop(disk.pid)
         with pytest.raises(DeadlineExceeded, match="nbdkit --foreground"):
             disk.cut(CutPolicy.DROP, 0, None, timeout_s=0.2)
     assert sorted(p.name for p in folder.iterdir()) == ["base", "log.data", "log.log"]

@@ -6,7 +6,6 @@ import itertools
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ordinary_user import as_ordinary_user
+from stopped import stop
 
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
@@ -188,7 +188,7 @@ def test_a_kernel_that_stops_is_restarted_and_asked_again(disk, monkeypatch):
         assert engine.recover(short, timeout_s=STATE_S).extents == intact(100)
         for process in kernels(engine.pid):
             with suppress(ProcessLookupError):  # those of its user space come and go
-                os.kill(process, signal.SIGSTOP)
+                stop(process)
         monkeypatch.setattr(
             UmlProcess,
             "wait_ring",

@@ -84,7 +84,11 @@ PRESSED = Suite(
 PRESSED_ALONE = Suite(
     "pressed kernel of a program that kills",
     (make("guests/uml"),),
-    (pytest("tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose"),),
+    (
+        pytest(
+            "tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose", "-m", "nightly"
+        ),
+    ),
 )
 READS = Suite(
     "what checks read",

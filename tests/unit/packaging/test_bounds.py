@@ -98,6 +98,7 @@ def test_every_dependency_has_a_lower_bound_that_is_tested():
     assert sorted(map(name_of, declared())) == sorted(TELLING)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="the lowest numpy is one for Python 3.11 and 3.12"
 )

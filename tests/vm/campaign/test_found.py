@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.paths import SCENARIOS
 
 
+@pytest.mark.nightly
 def test_ext4_does_not_mount_when_its_fast_commit_area_is_full(run) -> None:
     result = run(SCENARIOS / "found" / "ext4-fast-commit.yaml")
     cells = {cell.cell: cell for cell in result.cells}

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from powercut.campaign.verify import verify
 from powercut.disk.pclog import read_timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import Origin, Verdict
 from powercut.store.layout import ResultDir
+
+pytestmark = pytest.mark.nightly
 
 SCENARIO = """
 controls: none

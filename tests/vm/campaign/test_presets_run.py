@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
@@ -70,6 +72,7 @@ def test_virtualbox_lies_and_its_twin_does_not(run, tmp_path):
     assert "machine.no_flush: on" in kept
 
 
+@pytest.mark.nightly
 def test_presets_do_what_they_say(tmp_path):
     lossy = ["firecracker", "guest-write-cache", "nbd-without-flush"]
     names = [*lossy, "firecracker-writeback", "apple-containerization"]

@@ -14,7 +14,9 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
-CLOUD = ["virtio-blk", "virtio-scsi", "virtio-scsi-fua", "nvme", "ide"]
+NIGHTLY = pytest.mark.nightly
+OTHERS = ("virtio-scsi", "virtio-scsi-fua", "nvme", "ide")
+CLOUD = ["virtio-blk", *(pytest.param(bus, marks=NIGHTLY) for bus in OTHERS)]
 RAW = "filesystem: {type: raw}\ncontrols: none\n"
 LOG = "layout: raw, direct: true, record: 4096, align: 4096"
 LYING = "disk: {flush: ignored, fua: ignored}\nexpect: lossy\n"
@@ -61,11 +63,13 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, bus):
         ("virtio-scsi", "writethrough", "fdatasync", "U"),
         # Linux 6.1 sends write with FUA, then a flush; a disk that knows no FUA gets a flush
         # for each, and QEMU's SCSI disk turns FUA into a flush of its own.
-        ("virtio-scsi", "none", "o_dsync", "WFF"),
-        ("virtio-scsi-fua", "none", "o_dsync", "WFF"),
-        ("nvme", "none", "o_dsync", "WF"),  # the FUA of the write is gone
-        ("nvme", "writethrough", "fdatasync", "UF"),
-        ("ide", "writethrough", "fdatasync", "U"),
+        pytest.param("virtio-scsi", "none", "o_dsync", "WFF", marks=NIGHTLY),
+        pytest.param("virtio-scsi-fua", "none", "o_dsync", "WFF", marks=NIGHTLY),
+        pytest.param(
+            "nvme", "none", "o_dsync", "WF", marks=NIGHTLY
+        ),  # the FUA of the write is gone
+        pytest.param("nvme", "writethrough", "fdatasync", "UF", marks=NIGHTLY),
+        pytest.param("ide", "writethrough", "fdatasync", "U", marks=NIGHTLY),
     ],
 )
 def test_what_a_commit_sends(run, bus, cache, sync, commit):
@@ -83,7 +87,10 @@ def test_what_a_commit_sends(run, bus, cache, sync, commit):
 AT_A_FLUSH = "cut: {trigger: {flushes: 40}}\ncontrols: none\n"
 
 
-@pytest.mark.parametrize(("filesystem", "sync"), [("xfs", "fdatasync"), ("ext4", "o_dsync")])
+@pytest.mark.parametrize(
+    ("filesystem", "sync"),
+    [("xfs", "fdatasync"), pytest.param("ext4", "o_dsync", marks=NIGHTLY)],
+)
 def test_nvme_loses_the_last_commit_of_a_file_system(run, filesystem, sync):
     """QEMU's NVMe disk says that it knows FUA, and ignores it: a journal that relies on it
     commits to a cache.  At the next flush, before it acts, exactly one commit is missing, if no
@@ -99,6 +106,7 @@ def test_nvme_loses_the_last_commit_of_a_file_system(run, filesystem, sync):
     assert "U" not in wire(result)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("machine", ["bus: virtio-scsi-fua", "bus: nvme, cache: writethrough"])
 def test_other_ways_to_fua_keep_it(run, machine):
     trial = only(run(f"machine: {{{machine}}}\nfilesystem: {{type: xfs}}\n{AT_A_FLUSH}"))
@@ -121,6 +129,7 @@ def test_an_ide_disk_that_was_restored_has_a_write_cache_that_its_guest_does_not
     assert trial.lost_lsns == (LsnRange(1, trial.commits_acked),)
 
 
+@NIGHTLY
 @pytest.mark.parametrize("bus", ["ahci", "usb-storage"])
 def test_buses_of_the_full_kernel(run, bus):
     machine = f"machine: {{bus: {bus}}}\nworkload: {{{LOG}}}\ncut: {{trigger: {{acks: 30}}}}\n"
@@ -132,6 +141,7 @@ def test_buses_of_the_full_kernel(run, bus):
     assert lying.lost_lsns == (LsnRange(1, lying.commits_acked),)
 
 
+@NIGHTLY
 def test_a_usb_disk_that_does_not_take_its_cache_mode_is_not_judged_by_it(run):
     """QEMU 7.2 gives the disk that usb-storage makes no `write-cache`; other versions may."""
     result = run(

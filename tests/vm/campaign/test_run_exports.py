@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\nexplore: {budget: 2}\n"
 
 
+@pytest.mark.nightly
 def test_vhost_user_blk_loses_everything_that_was_acknowledged(run):
     (cell,) = run(CUT + "machine: {export: vhost-user-blk}\n").cells
     (trial,) = cell.trials
@@ -21,6 +22,7 @@ def test_vhost_user_blk_loses_everything_that_was_acknowledged(run):
     assert trial.lost_lsns == (LsnRange(1, trial.commits_acked),)
 
 
+@pytest.mark.nightly
 def test_it_keeps_everything_once_the_guest_flushes(run):
     (cell,) = run(CUT + "machine: {export: vhost-user-blk, config_wce: off}\n").cells
     (trial,) = cell.trials

@@ -48,7 +48,12 @@ def all_lost(trial) -> bool:
     return trial.lost_lsns == everything and trial.exposure.lsns == everything
 
 
-@pytest.mark.parametrize("aio", ["threads", "native", "io_uring"])
+NIGHTLY = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    "aio", ["threads", *(pytest.param(aio, marks=NIGHTLY) for aio in ("native", "io_uring"))]
+)
 def test_a_file_keeps_what_was_flushed_and_nothing_that_was_not(run, aio):
     machine = f"machine: {{aio: {aio}}}\n"
     honest = run(RAW + LOG + AT_30 + machine)
@@ -79,7 +84,7 @@ def test_the_hosts_page_cache_holds_no_write_of_a_file_back(run, cache):
     assert re.fullmatch("F?(WF){30,}W?", wire(result)), "a file knows no FUA: a flush instead"
 
 
-@pytest.mark.parametrize("kind", ["vm-kill", "power-loss"])
+@pytest.mark.parametrize("kind", [pytest.param("vm-kill", marks=NIGHTLY), "power-loss"])
 def test_a_file_whose_disk_has_stopped_at_a_flush_does_not_hold_qemu_up(run, kind):
     policy = "keep" if kind == "vm-kill" else "drop"
     cut = f"cut: {{kind: {kind}, policy: {policy}, trigger: {{flushes: 10}}}}\n"
@@ -106,6 +111,7 @@ def test_an_nvdimm_in_a_file_is_never_synced(run):
     assert wire(result) == "", "nothing of it reaches the disk"
 
 
+@NIGHTLY
 @pytest.mark.parametrize("mount", ["", "dax=always"])
 def test_virtio_pmem_with_a_file_system(run, mount):
     trial = only(run(f"filesystem: {{mount: [{mount}]}}\ncontrols: none\n" + AT_30 + PMEM))

@@ -21,7 +21,9 @@ from powercut.store.layout import ResultDir
 from powercut.wal.slots import SlotState
 from powercut.workload.wal.commands import EARLIER_SLOTS
 
-FORMATS = ["qcow2", "vdi", "vpc", "vmdk", "vhdx", "qed"]
+NIGHTLY = pytest.mark.nightly
+OTHERS = ("vdi", "vpc", "vmdk", "vhdx", "qed")
+FORMATS = ["qcow2", *(pytest.param(name, marks=NIGHTLY) for name in OTHERS)]
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\nexplore: {budget: 2}\n"
 """Each state on an image format takes two guests."""
 
@@ -57,6 +59,7 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, image_format
     assert {f.kind for f in lying.findings} == {FindingKind.LOST, FindingKind.EXPOSED}
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("image_format", "file"),
     [
@@ -91,6 +94,7 @@ def an_honest_one_keeps(run, image_format, settings):
     return honest
 
 
+@NIGHTLY
 def test_an_overlay_keeps_its_records_and_what_lies_below_them(run):
     """Records share clusters with those of an earlier log, which is in the backing image."""
     machine = "machine: {format: qcow2, aio: threads, grows: true, backing_image: raw}\n"
@@ -107,6 +111,7 @@ def test_an_overlay_keeps_its_records_and_what_lies_below_them(run):
     assert (trial_dir(result).path / NAME).stat().st_mode & 0o222 == 0
 
 
+@NIGHTLY
 def test_a_format_that_its_user_repairs_first_is_recovered_after_that(run):
     machine = "machine: {format: parallels, aio: threads, grows: true, start: booted}\n"
     honest = run(RAW_LOG + machine + CUT.replace("2}", "1}"))
@@ -120,6 +125,7 @@ def test_a_format_that_its_user_repairs_first_is_recovered_after_that(run):
     assert "parallels: recovered after `qemu-img check -r all`" in told
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     "options", ["lazy_refcounts=on", "cluster_size=4096", "preallocation=metadata"]
 )

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
+
+pytestmark = pytest.mark.nightly
 
 SCENARIO = """
 filesystem: {type: raw}

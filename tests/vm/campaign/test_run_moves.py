@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from powercut.model.acks import AckBasis
 from powercut.model.verdict import LsnRange
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
+
+pytestmark = pytest.mark.nightly
 
 SCENARIO = """
 filesystem: {type: raw}

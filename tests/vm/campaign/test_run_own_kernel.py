@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from powercut.machine.guest.suites import suite_kernel
 from powercut.paths import ROOT
 
@@ -45,6 +47,7 @@ def build_tree(folder: Path) -> str:
     return kernel.release
 
 
+@pytest.mark.nightly
 def test_a_kernel_as_make_leaves_it_is_the_one_that_is_tested(tmp_path: Path) -> None:
     release = build_tree(tmp_path)
     done = subprocess.run(

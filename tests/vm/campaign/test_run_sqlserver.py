@@ -59,6 +59,7 @@ def test_a_flush_does_not_cover_the_writes_that_complete_while_it_runs(run, plan
     assert trial.exposure.records >= 20
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
 def test_o_direct_alone_on_a_disk_without_a_volatile_cache(run, filesystem):
     """Blocks that the file has written before survive; in blocks that were only allocated the

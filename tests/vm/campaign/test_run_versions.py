@@ -30,6 +30,7 @@ deadline: 5min
 """
 
 
+@pytest.mark.nightly
 def test_a_restored_ide_disk_is_as_forgetful_in_a_newer_qemu(run) -> None:
     result = run(RESTORED)
     (cell,) = result.cells

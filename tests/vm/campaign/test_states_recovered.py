@@ -23,6 +23,7 @@ def only(result):
     return trial
 
 
+@pytest.mark.nightly
 def test_nvme_on_xfs_is_convicted_at_any_instant(run):
     """QEMU's controller ignores FUA: at each ack the block that commits it is still volatile.
 

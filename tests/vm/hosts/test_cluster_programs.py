@@ -77,6 +77,7 @@ def replaced(host):
     path.write_text("forgets=2\n")
 
 
+@pytest.mark.nightly
 def test_two_hosts_find_exactly_what_a_program_loses(tmp_path, address, hosts, scenario):
     done = run(address, scenario, tmp_path / "results")
     keeps, forgets = done.cells

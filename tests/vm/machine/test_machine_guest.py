@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from stopped import stop
 
 from powercut.channel import wire
 from powercut.channel.history_file import read_history
@@ -149,7 +150,7 @@ def test_a_guest_that_hangs_misses_its_deadline_and_can_be_killed(
         channel.wait_hello(timeout_s=START_S)
         channel.start(*WRITE)
         assert channel.wait_acks(10, timeout_s=START_S)
-        os.kill(machine._hypervisor.process.pid, signal.SIGSTOP)
+        stop(machine._hypervisor.process.pid)
         assert not channel.wait_acks(2**62, timeout_s=0.2)
         with pytest.raises(DeadlineExceeded, match="sync"):
             channel.run("sync", timeout_s=0.2)

@@ -28,6 +28,10 @@ OVERWRITE = {
     "capacity": "1MiB",
 }
 RAW_LOG = {**OVERWRITE, "layout": "raw"}
+EXT4_WITHOUT_BARRIERS = {"filesystem": {"type": "ext4", "mount": ["barrier=0"]}}
+IDE_RESTORED = {"machine": {"bus": "ide", "cache": "writethrough", "start": "restored"}}
+
+NIGHTLY = pytest.mark.nightly
 
 Measure = Callable[..., Measurement]
 
@@ -62,6 +66,7 @@ def wire(measurement: Measurement) -> dict[str, tuple[int | None, ...]]:
     return seen
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("bus", "guest", "requests"),
     [("virtio-scsi-fua", (50, 50, 0), 1.0), ("virtio-scsi", (50, 0, 50), 2.0)],
@@ -81,7 +86,8 @@ def test_fua_halves_the_requests_of_a_commit(measure, filesystem, bus, guest, re
     assert measured.trouble == ""
 
 
-@pytest.mark.parametrize("cache", ["none", "directsync"])
+@NIGHTLY
+@pytest.mark.parametrize("cache", ["none", pytest.param("directsync", marks=NIGHTLY)])
 def test_honest_caches_pass_every_promise_on(measure, cache):
     measured = measure(machine={"cache": cache})
     seen = wire(measured)
@@ -106,26 +112,27 @@ def test_an_nvme_disk_keeps_its_interrupts(measure, tmp_path):
     assert "nobody cared" not in (tmp_path / "cell" / "console.txt").read_text()
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("settings", "ends_at", "uncovered", "not_durable"),
     [
-        ({"workload": {"sync": "none"}}, "workload", 0, 0),
-        (
-            {"filesystem": {"type": "ext4", "mount": ["barrier=0"]}},
-            "file system",
-            150,
-            150,
-        ),
-        ({"machine": {"guest_write_cache": "write-through"}}, "guest block layer", 100, 100),
         ({"machine": {"cache": "unsafe"}}, "hypervisor", 100, 100),
-        (
-            {"machine": {"bus": "ide", "cache": "writethrough", "start": "restored"}},
-            "hypervisor",
-            100,
-            100,
+        *(
+            pytest.param(*row, marks=NIGHTLY)
+            for row in (
+                ({"workload": {"sync": "none"}}, "workload", 0, 0),
+                (EXT4_WITHOUT_BARRIERS, "file system", 150, 150),
+                (
+                    {"machine": {"guest_write_cache": "write-through"}},
+                    "guest block layer",
+                    100,
+                    100,
+                ),
+                (IDE_RESTORED, "hypervisor", 100, 100),
+                ({"machine": {"bus": "nvme"}}, "hypervisor", 1, 1),  # FUA is promised and ignored
+                ({"disk": {"flush": "ignored"}}, "disk", 0, 100),
+            )
         ),
-        ({"machine": {"bus": "nvme"}}, "hypervisor", 1, 1),  # FUA is promised and ignored
-        ({"disk": {"flush": "ignored"}}, "disk", 0, 100),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -146,6 +153,8 @@ def test_fua_that_goes_missing_where_a_flush_follows_is_none(measure):
     assert (measured.wire.flush_ends_at, measured.wire.uncovered) == ("", 0)
 
 
+@NIGHTLY
+@NIGHTLY
 def test_costs_follow_the_disk_and_a_disk_that_lies_is_too_fast(measure, tmp_path):
     disks = (DiskModel.NONE, DiskModel.HDD_7200)
     raw = {"filesystem": {"type": "raw"}, "workload": {**RAW_LOG, "sync": "fdatasync"}}
@@ -174,6 +183,8 @@ def test_a_disk_with_nothing_volatile_is_never_too_fast(measure):
     assert not cost.too_fast
 
 
+@NIGHTLY
+@NIGHTLY
 def test_what_cannot_be_measured_is_said(measure):
     full = measure(workload={**OVERWRITE, "capacity": "16KiB"})
     assert full.wire is None

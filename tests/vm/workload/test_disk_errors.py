@@ -50,6 +50,7 @@ def test_a_sync_that_is_repeated_and_believed_loses_what_had_failed(cells):
     assert f"Injected error: {met}." in shown
 
 
+@pytest.mark.nightly
 def test_a_mirror_hides_the_errors_of_one_disk_and_encryption_none(layered):
     cell, shown = layered["a-mirror-loses-a-disk"]
     (trial,) = cell["trials"]

@@ -169,6 +169,7 @@ def recovering(recorded: TrialRecording, how: str) -> tuple[CrashState, LocalWor
     return at_the_end, LocalWorker(work, recorded)
 
 
+@pytest.mark.nightly
 def test_a_recovery_in_a_guest_that_is_not_crash_safe_is_found(gone_on: TrialRecording) -> None:
     state, worker = recovering(gone_on, IN_PLACE)
     with worker:
@@ -186,6 +187,7 @@ def test_a_recovery_in_a_guest_that_is_not_crash_safe_is_found(gone_on: TrialRec
     assert finding.lsns == (LsnRange(1, gone_on.promises.acked),)
 
 
+@pytest.mark.nightly
 def test_a_recovery_in_a_guest_that_writes_beside_survives_cuts(gone_on: TrialRecording) -> None:
     state, worker = recovering(gone_on, BESIDE)
     with worker:
@@ -195,7 +197,24 @@ def test_a_recovery_in_a_guest_that_writes_beside_survives_cuts(gone_on: TrialRe
     assert [finding for judged in answers.judged for finding in judged.findings] == []
 
 
-def test_one_that_syncs_is_safe_and_one_that_does_not_loses_all(tmp_path: Path) -> None:
+def test_one_that_syncs_keeps_all_and_one_that_does_not_loses_all(tmp_path: Path) -> None:
+    scenario = made(tmp_path)
+    text = scenario.read_text().replace("budget: 32", "budget: 2")
+    text = text.replace("controls: [lying-disk, no-sync]", "controls: none")
+    scenario.write_text(text[: text.index("  - name: names")])
+    (run,) = run_scenarios([scenario], seed=7, results=tmp_path / "results").runs
+    (synced,), (unsafe,) = (cell.trials for cell in run.cells)
+    assert (synced.verdict, synced.findings) == (Verdict.SAFE, ())
+    assert synced.commits_acked >= 12
+    assert synced.states is not None
+    assert (synced.states.engine, synced.states.states, synced.states.lossy) == ("guest", 2, 0)
+    assert (unsafe.verdict, unsafe.lost_lsns) == (
+        Verdict.LOSSY, (LsnRange(1, unsafe.commits_acked),)
+    )  # fmt: skip
+
+
+@pytest.mark.nightly
+def test_one_that_syncs_is_safe_and_its_controls_lose_all(tmp_path: Path) -> None:
     outcome = run_scenarios([made(tmp_path)], seed=7, results=tmp_path / "results")
     (run,) = outcome.runs
     synced, unsafe, names = run.cells

@@ -187,6 +187,7 @@ def ctrl_c_interrupts_a_command(argv):
         terminal.close()
 
 
+@pytest.mark.nightly
 def test_a_database_with_honest_settings_and_with_none(tmp_path):
     sqlite = ROOT / "workloads" / "programs" / "sqlite"
     assert recorded(tmp_path / "full", sqlite)[1]["verdict"] == "safe"

@@ -72,6 +72,7 @@ LOG_FOLDER = {"name": "log", "size": "16MiB", "holds": "folder"}
 FILES = {"name": "files", "size": "16MiB", "holds": "xfs-realtime"}
 
 
+@pytest.mark.nightly
 def test_an_xfs_with_its_log_and_its_files_on_disks_of_their_own(tmp_path):
     disks = [LOG_FOLDER, {"name": "journal", "size": "16MiB", "holds": "xfs-log"}, FILES]
     result, told, said = run(
@@ -82,6 +83,7 @@ def test_an_xfs_with_its_log_and_its_files_on_disks_of_their_own(tmp_path):
     assert "look inside" not in told  # of any state with a finding
 
 
+@pytest.mark.nightly
 def test_a_realtime_device_that_lies_loses_the_files_on_it_and_is_named(tmp_path):
     disk = {"size": "32MiB", "also": [LOG_FOLDER, FILES | {"flush": "ignored", "fua": "ignored"}]}
     result, told, said = run(tmp_path, "honest", filesystem={"type": "xfs"}, disk=disk, explore=FEW)

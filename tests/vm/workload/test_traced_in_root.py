@@ -86,6 +86,7 @@ def key_of(call: str, program: Path, data: Path) -> str:
     return site.key
 
 
+@pytest.mark.nightly
 def test_in_a_virtual_machine_one_is_dropped_and_the_other_seen(tmp_path: Path) -> None:
     key = key_of("fsync", made(tmp_path), tmp_path / "data")
     (tmp_path / "in-root.yaml").write_text(SCENARIO.replace("KEY", key))
