@@ -105,7 +105,7 @@ def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
     return TrialRecording.of(trial, record, evidence)
 
 
-@pytest.fixture(scope="module", params=["ext4", "xfs"])
+@pytest.fixture(scope="module", params=["ext4", pytest.param("xfs", marks=pytest.mark.nightly)])
 def recorded(request, tmp_path_factory):
     return recording(tmp_path_factory.mktemp(request.param) / "trial", request.param)
 

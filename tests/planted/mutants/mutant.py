@@ -45,8 +45,8 @@ class Mutant:
 
 
 def pytest(*paths: str) -> tuple[str, ...]:
-    """A run of pytest that ends with the first failure."""
-    return (PYTEST, "-q", "-x", "-p", "no:cacheprovider", *paths)
+    """A run of pytest that ends with the first failure, nightly tests among the others."""
+    return (PYTEST, "-q", "-x", "-p", "no:cacheprovider", "-m", "nightly or not nightly", *paths)
 
 
 def make(folder: str, *targets: str) -> tuple[str, ...]:

@@ -84,11 +84,7 @@ PRESSED = Suite(
 PRESSED_ALONE = Suite(
     "pressed kernel of a program that kills",
     (make("guests/uml"),),
-    (
-        pytest(
-            "tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose", "-m", "nightly"
-        ),
-    ),
+    (pytest("tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose"),),
 )
 READS = Suite(
     "what checks read",

@@ -153,6 +153,7 @@ def dies(kind, body):
     return body
 
 
+@pytest.mark.nightly
 def test_a_host_that_dies_is_named_and_its_batches_are_judged_elsewhere(hosts, recordings):
     expected = on({"alpha": hosts["alpha"]}, recordings["lying"])
     lost = Lost("beta")
@@ -177,6 +178,7 @@ def makes_losses_up(kind, body):
     return body
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("cell", "lie"), [("lying", calls_losses_safe), ("honest", makes_losses_up)]
 )
@@ -236,6 +238,7 @@ def test_what_a_fleet_cannot_explore_is_refused_before_anything_is_done(
 # --- the command ---------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_command_names_the_hosts_and_what_was_judged_again(
     hosts, recordings, tmp_path, monkeypatch
 ):
@@ -268,6 +271,7 @@ def test_the_command_refuses_before_any_host_is_asked(recordings, tmp_path, monk
     assert "a budget of time has no meaning on many hosts" in str(done.exception)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("cell", "says"), [("lying", "✗ LOSSY far, lying"), ("honest", "✓ SAFE far, honest")]
 )

@@ -49,6 +49,7 @@ def test_a_host_that_calls_losses_safe_is_found_out(hosts, tmp_path):
     assert all(read_place(trial.path).host != "gamma" for trial in folders(done))
 
 
+@pytest.mark.nightly
 def test_a_loss_that_a_liar_made_up_is_neither_shown_nor_forgotten(hosts, tmp_path):
     def before(kind, body):
         if kind == "done" and "/cells/honest/" in body["folder"]:
@@ -63,6 +64,7 @@ def test_a_loss_that_a_liar_made_up_is_neither_shown_nor_forgotten(hosts, tmp_pa
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
 
 
+@pytest.mark.nightly
 def test_a_trial_of_another_program_than_was_carried_is_not_believed(hosts, tmp_path, monkeypatch):
     carried = {"program_folder_sha256": "f" * 64}
     monkeypatch.setattr("powercut.cluster.run.program_digests", lambda *_: carried)
@@ -72,6 +74,7 @@ def test_a_trial_of_another_program_than_was_carried_is_not_believed(hosts, tmp_
     assert str(error.value).count(told) == len(NAMES)
 
 
+@pytest.mark.nightly
 def test_another_recording_than_was_judged_is_refused(hosts, tmp_path):
     def change(folder):
         for name in ("evidence.pack", "disk.data"):
@@ -88,6 +91,7 @@ def test_another_recording_than_was_judged_is_refused(hosts, tmp_path):
     assert [cell.verdict for cell in done.cells] == [Verdict.SAFE, Verdict.LOSSY]
 
 
+@pytest.mark.nightly
 def test_a_host_that_says_nonsense_is_lost_and_nothing_of_it_runs(hosts, tmp_path):
     first(hosts, "beta", lambda kind, body: ["!"] if kind == "done" else body)
     done = run(hosts, tmp_path)
@@ -96,6 +100,7 @@ def test_a_host_that_says_nonsense_is_lost_and_nothing_of_it_runs(hosts, tmp_pat
     assert done.exit_status == 0
 
 
+@pytest.mark.nightly
 def test_a_host_whose_controls_do_not_behave_is_not_believed(hosts, tmp_path):
     """Its disk keeps everything even where it was told to lie: it could not see a loss."""
 
@@ -131,6 +136,7 @@ def test_a_host_whose_controls_do_not_behave_is_not_believed(hosts, tmp_path):
     assert done.cells[0].verdict is Verdict.SAFE
 
 
+@pytest.mark.nightly
 def test_a_host_that_repeats_a_trial_until_it_is_safe_is_found(hosts, tmp_path, monkeypatch):
     """Of two tries the second one is told; that there were two stands beside the evidence."""
     make = RunHere._make

@@ -169,6 +169,7 @@ def test_the_recordings_of_rows_are_judged_again_and_all_verify(tmp_path, monkey
     assert [cell.trials_in_all for cell in again.cells] == [TRIALS, TRIALS]
 
 
+@pytest.mark.nightly
 def test_what_was_not_fetched_can_be_fetched_and_verifies_then(tmp_path):
     hosts = hosts_in(tmp_path)
     done = run(hosts, tmp_path / "results", HONEST)
@@ -187,6 +188,7 @@ def of_rows(folder: Path) -> list[TrialDir]:
     return [trial for trial, _ in ResultDir(folder).unlisted() if trial.path.exists()]
 
 
+@pytest.mark.nightly
 def test_a_host_that_changed_the_recording_of_a_row_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.cluster.ledger.JUDGED_PART", 1.0)
     hosts = hosts_in(tmp_path)
@@ -218,6 +220,7 @@ def test_a_host_that_changed_the_recording_of_a_row_is_not_believed(tmp_path, mo
         assert rows.hosts() == ("alpha",)
 
 
+@pytest.mark.nightly
 def test_an_interrupted_run_goes_on_with_its_rows(tmp_path, monkeypatch):
     hosts = hosts_in(tmp_path)
     with monkeypatch.context() as patch:
@@ -250,6 +253,7 @@ def _of_another_seed(directory: Path) -> None:
             shutil.rmtree(path)
 
 
+@pytest.mark.nightly
 def test_a_question_sets_no_deadline_for_what_is_written_after_it(tmp_path, monkeypatch):
     """A run of more than a minute asks for rows now and then, and goes on writing."""
     plan = expand(scenario(), seed=7, trials=TRIALS)

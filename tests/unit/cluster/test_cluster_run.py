@@ -99,6 +99,7 @@ def test_a_host_that_dies_is_named_and_its_trials_are_made_elsewhere(hosts, tmp_
         assert place.host != "beta" or place.judged_here
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_still_being_asked_takes_over_from_the_last_one(
     hosts, tmp_path, monkeypatch
 ):
@@ -157,6 +158,7 @@ def full(kind, body):
     return body
 
 
+@pytest.mark.nightly
 def test_a_host_without_room_is_named_and_nothing_is_lost(hosts, tmp_path, monkeypatch):
     first(hosts, "beta", full, when=lambda kind, _: kind == "trouble")
     usage = shutil.disk_usage
@@ -173,6 +175,7 @@ def test_a_host_without_room_is_named_and_nothing_is_lost(hosts, tmp_path, monke
     assert done.exit_status == 0
 
 
+@pytest.mark.nightly
 def test_what_a_test_raises_in_a_worker_ends_the_run(hosts, tmp_path):
     first(hosts, "beta", full)
     with pytest.raises(AssertionError, match="a host without room makes nothing"):
@@ -196,6 +199,7 @@ def test_without_a_host_nothing_is_said_and_the_run_can_go_on(hosts, tmp_path):
     assert {text.count("SAFE") + text.count("LOSSY") for text in tries} == {1}
 
 
+@pytest.mark.nightly
 def test_a_run_does_not_go_on_with_another_program(hosts, tmp_path, monkeypatch):
     digests = {"program_folder_sha256": "1" * 64}
     monkeypatch.setattr("powercut.cluster.own.program_digests", lambda *_: dict(digests))
@@ -212,6 +216,7 @@ def test_a_run_does_not_go_on_with_another_program(hosts, tmp_path, monkeypatch)
         resume_run(directory, RunOptions(run_of=partial(ClusterRun, engine)))
 
 
+@pytest.mark.nightly
 def test_all_that_was_fetched_can_be_verified(hosts, tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.cluster.ledger.JUDGED_PART", 1.0)
     done = run(hosts, tmp_path)
@@ -220,12 +225,14 @@ def test_all_that_was_fetched_can_be_verified(hosts, tmp_path, monkeypatch):
     assert [cell.verdict for cell in again.cells] == [Verdict.SAFE, Verdict.LOSSY]
 
 
+@pytest.mark.nightly
 def test_what_was_not_fetched_is_not_verified(hosts, tmp_path):
     done = run(hosts, tmp_path)
     with pytest.raises(UsageError, match="were not fetched"):
         verify(Path(done.result_directory))
 
 
+@pytest.mark.nightly
 def test_a_host_that_falls_silent_is_lost(hosts, tmp_path):
     def before(kind, body):
         if kind == "done":
@@ -255,6 +262,7 @@ def test_a_trial_that_was_judged_is_not_made_again_however_often_it_is_asked_for
     assert len(asked) >= 2 * TRIALS
 
 
+@pytest.mark.nightly
 def test_a_worker_that_is_started_again_goes_on(hosts, tmp_path, monkeypatch):
     monkeypatch.setattr("powercut.cluster.roster.RETURN_S", float(TIMEOUT_S))
     alpha = hosts["alpha"]

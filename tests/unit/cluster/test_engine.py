@@ -196,6 +196,7 @@ def states(done):
     return {host.name: host.state for host in done.fleet.hosts}
 
 
+@pytest.mark.nightly
 def test_a_worker_that_dies_at_its_trial_is_named_and_the_run_ends(tmp_path):
     lost = Lost("mad")
 
@@ -222,6 +223,7 @@ def own_scheduler(pem, port=0):
     return process, ending, Address.parse(text, pem)
 
 
+@pytest.mark.nightly
 def test_a_run_whose_scheduler_was_killed_is_resumed_on_another(tmp_path, monkeypatch):
     pem = new_pem()
     process, ending, address = own_scheduler(pem)

@@ -8,7 +8,9 @@ import pytest
 from parts import built
 
 
-@pytest.mark.parametrize("sanitizer", ["address", "thread"])
+@pytest.mark.parametrize(
+    "sanitizer", ["thread", pytest.param("address", marks=pytest.mark.nightly)]
+)
 def test_core_under_sanitizer(sanitizer, tmp_path):
     name = f"core_test.{sanitizer}"
     program = built("harness/capture", tmp_path / "build", name) / "capture" / name

@@ -193,6 +193,7 @@ def test_the_recipes_say_the_same():
         assert f"/opt/powercut/bin/{'powercut ' * ('doctor' in command)}{command}" in container
 
 
+@pytest.mark.nightly
 def test_the_recipe_runs_as_written(installed, tmp_path):
     """But for apt-get, which is recorded, and guests: pytest only collects here."""
     here = tmp_path / "mine"

@@ -42,11 +42,16 @@ timer = ctypes.c_void_p()
 assert libc.timer_create(time.CLOCK_MONOTONIC, None, ctypes.byref(timer)) == 0
 set_at = now()
 assert libc.timer_settime(timer, 0, ctypes.byref(When(0, 40_000_000, 0, 40_000_000)), None) == 0
-while now()[0] - first[0] < 600_000_000:
-    pass
+last, longest = set_at[0], 0
+while (read := now()[0]) - first[0] < 600_000_000:
+    if read - set_at[0] < EARLY:
+        longest = max(longest, read - last)
+    last = read
 libc.timer_delete(timer)
-print(json.dumps([set_at, fired]))
-"""
+print(json.dumps([set_at, [fired, longest]]))
+""".replace("EARLY", str(WINDOW_NS // 3))
+AWAY_NS = 5_000_000
+"""What fires while a program waits for a processor is one signal."""
 
 
 def hurried(program: str):
@@ -78,7 +83,12 @@ def test_the_clock_runs_fast_at_first_then_as_the_hosts_and_never_backwards():
 
 
 def test_a_periodic_timer_has_its_own_period_after_the_window():
-    begun, fired, _ = hurried(TIMER)
+    for _ in range(TRIES):
+        begun, (fired, longest), _ = hurried(TIMER)
+        if longest < AWAY_NS:
+            break
+    else:
+        raise AssertionError("this host leaves no program alone for 50 ms")
     early = [one for one in fired if one - begun[0] < WINDOW_NS // 3]
     assert len(early) > 3, "of 2 ms, not of 40"
     late = [one for one in fired if one - begun[0] > 2 * WINDOW_NS]

@@ -22,6 +22,7 @@ def test_c_unit_tests(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.nightly
 @needs_libraries
 @pytest.mark.skipif(not shutil.which("clang"), reason="clang is missing (Debian: clang)")
 def test_reader_survives_any_image(tmp_path):

@@ -53,6 +53,7 @@ def test_after_the_first_loss_no_cut_is_made(run):
     assert verify(Path(result.result_directory)).cells[0].verdict is Verdict.LOSSY
 
 
+@pytest.mark.nightly
 def test_a_cell_that_should_be_lossy_keeps_its_cuts(run):
     lying = RAW + "disk: {flush: ignored}\ncontrols: none\nexpect: lossy\ntrials: 2\n"
     (cell,) = run(lying, aim=THREE).cells

@@ -49,6 +49,7 @@ def test_run_json_and_exit_status(tmp_path):
 
 def test_pytest_collects_each_cell_and_reports_it(tmp_path):
     scenario = write(tmp_path, "safe")
+    scenario.write_text(scenario.read_text() + "filesystem: {type: raw}\n")
     junit = tmp_path / "junit.xml"
     done = subprocess.run(
         [

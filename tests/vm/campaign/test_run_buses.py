@@ -114,6 +114,7 @@ def test_other_ways_to_fua_keep_it(run, machine):
     assert trial.commits_acked >= 15
 
 
+@pytest.mark.nightly
 def test_an_ide_disk_that_was_restored_has_a_write_cache_that_its_guest_does_not_know(run):
     ide = (
         RAW + f"workload: {{{LOG}}}\ncut: {{trigger: {{acks: 30}}}}\n"

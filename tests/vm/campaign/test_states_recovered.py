@@ -46,7 +46,7 @@ def test_nvme_on_xfs_is_convicted_at_any_instant(run):
     assert again.trials[0].lost_lsns == trial.lost_lsns
 
 
-@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+@pytest.mark.parametrize("filesystem", ["xfs", pytest.param("ext4", marks=pytest.mark.nightly)])
 def test_an_honest_disk_is_safe_by_64_states_that_go_on(run, filesystem):
     result = run(
         f"filesystem: {{type: {filesystem}}}\ndisk: {{atomic_unit: 4096}}\n"

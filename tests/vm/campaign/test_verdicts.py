@@ -218,7 +218,7 @@ def test_a_damaged_record_is_named(run, plant, kind):
     assert FindingKind.DISAGREEMENT not in {f.kind for f in trial.findings}
 
 
-@pytest.mark.parametrize("policy", ["random", "prefix"])
+@pytest.mark.parametrize("policy", ["random", pytest.param("prefix", marks=pytest.mark.nightly)])
 def test_survivors_agree_with_the_recording(run, policy):
     """What a lying disk happens to keep is predicted record by record (raw: exactly)."""
     trial = only(
@@ -238,7 +238,7 @@ def test_a_cut_at_a_flush_is_exact(run):
     assert trial.commits_acked == 41
 
 
-@pytest.mark.parametrize("layout", ["append", "recycled"])
+@pytest.mark.parametrize("layout", ["append", pytest.param("recycled", marks=pytest.mark.nightly)])
 def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypatch, layout):
     """Messages and writes travel separately: a write may arrive whose attempt does not."""
     result = run(

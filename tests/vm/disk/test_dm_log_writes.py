@@ -99,7 +99,7 @@ def qemu_guest() -> Guest:
     return Guest(modules, ("/dev/vda", "/dev/vdb"), argv)
 
 
-@pytest.fixture(scope="module", params=["uml", "qemu"])
+@pytest.fixture(scope="module", params=["uml", pytest.param("qemu", marks=pytest.mark.nightly)])
 def guest(request):
     return {"uml": uml_guest, "qemu": qemu_guest}[request.param]()
 

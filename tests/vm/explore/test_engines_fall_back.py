@@ -96,6 +96,7 @@ def test_a_run_explores_with_guests_and_says_so_once(made):
     assert say("verify", folder).count(REASON) == 1
 
 
+@pytest.mark.nightly
 def test_explore_finds_with_guests_what_uml_finds(made, monkeypatch):
     wanted = ExploreRequest(policies=("durable-only",), budget=Budget(states=3), seed=1)
     by_guest = explore(trial(made, "ext4"), wanted)
@@ -111,6 +112,7 @@ def test_explore_finds_with_guests_what_uml_finds(made, monkeypatch):
     assert by_guest.verdict is by_uml.verdict is Verdict.LOSSY
 
 
+@pytest.mark.nightly
 def test_minimize_gives_the_witness_that_uml_gives(made, monkeypatch, tmp_path):
     path = trial(made, "ext4").path
     text = say("minimize", path, "--budget", 60)
@@ -128,6 +130,7 @@ def test_minimize_gives_the_witness_that_uml_gives(made, monkeypatch, tmp_path):
     assert image.stat().st_size == 16 << 20
 
 
+@pytest.mark.nightly
 def test_minimize_works_on_image_formats(made):
     text = say("minimize", trial(made, "qcow2").path, "--budget", 60)
     assert "(engine guest)" in text

@@ -18,6 +18,7 @@ from powercut.recover.uml.engine import unavailable
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
 
+@pytest.mark.nightly
 def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
     """docs/findings/ext4-fast-commit.md: Linux 6.1 says EIO, later ones EUCLEAN."""
     outcome = run_scenarios(

@@ -59,6 +59,7 @@ def test_a_restored_guest_is_the_guest_that_boots(make_machine, nbd_server, temp
     assert booted[2:] == restored[2:] == again[2:]
 
 
+@pytest.mark.nightly
 def test_templates_of_different_disks_and_modes_are_different(
     make_machine, nbd_server, templates, store
 ):

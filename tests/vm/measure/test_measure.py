@@ -86,7 +86,6 @@ def test_fua_halves_the_requests_of_a_commit(measure, filesystem, bus, guest, re
     assert measured.trouble == ""
 
 
-@NIGHTLY
 @pytest.mark.parametrize("cache", ["none", pytest.param("directsync", marks=NIGHTLY)])
 def test_honest_caches_pass_every_promise_on(measure, cache):
     measured = measure(machine={"cache": cache})
@@ -104,6 +103,7 @@ def test_honest_caches_pass_every_promise_on(measure, cache):
     assert (measured.wire.uncovered, measured.wire.not_durable) == (0, 0)
 
 
+@NIGHTLY
 def test_an_nvme_disk_keeps_its_interrupts(measure, tmp_path):
     measured = measure((DiskModel.NVME,), machine={"bus": "nvme"}, filesystem={"type": "ext4"})
     assert measured.trouble == ""
@@ -112,7 +112,6 @@ def test_an_nvme_disk_keeps_its_interrupts(measure, tmp_path):
     assert "nobody cared" not in (tmp_path / "cell" / "console.txt").read_text()
 
 
-@NIGHTLY
 @pytest.mark.parametrize(
     ("settings", "ends_at", "uncovered", "not_durable"),
     [
@@ -145,6 +144,7 @@ def test_the_layer_at_which_flushes_end_is_named(
     assert (measured.wire.uncovered, measured.wire.not_durable) == (uncovered, not_durable)
 
 
+@NIGHTLY
 def test_fua_that_goes_missing_where_a_flush_follows_is_none(measure):
     """NVMe: Linux sends FUA to a raw device, and a flush after it all the same."""
     measured = measure(machine={"bus": "nvme"}, filesystem={"type": "raw"}, workload=RAW_LOG)
@@ -153,7 +153,6 @@ def test_fua_that_goes_missing_where_a_flush_follows_is_none(measure):
     assert (measured.wire.flush_ends_at, measured.wire.uncovered) == ("", 0)
 
 
-@NIGHTLY
 @NIGHTLY
 def test_costs_follow_the_disk_and_a_disk_that_lies_is_too_fast(measure, tmp_path):
     disks = (DiskModel.NONE, DiskModel.HDD_7200)
@@ -174,6 +173,7 @@ def test_costs_follow_the_disk_and_a_disk_that_lies_is_too_fast(measure, tmp_pat
     assert lying.wire.flush_ends_at == "disk"
 
 
+@NIGHTLY
 def test_a_disk_with_nothing_volatile_is_never_too_fast(measure):
     """Its plain writes are durable, so that a commit may well wait for nothing."""
     raw = {"filesystem": {"type": "raw"}, "workload": {**RAW_LOG, "sync": "none"}}
@@ -184,7 +184,6 @@ def test_a_disk_with_nothing_volatile_is_never_too_fast(measure):
 
 
 @NIGHTLY
-@NIGHTLY
 def test_what_cannot_be_measured_is_said(measure):
     full = measure(workload={**OVERWRITE, "capacity": "16KiB"})
     assert full.wire is None
@@ -192,6 +191,7 @@ def test_what_cannot_be_measured_is_said(measure):
     assert "capacity" in full.trouble
 
 
+@NIGHTLY
 def test_what_was_counted_is_kept_if_the_rest_fails(measure):
     # 8 to warm up, 50 that count, and no room for more.
     short = measure((DiskModel.SATA_SSD,), workload={**OVERWRITE, "capacity": "232KiB"})

@@ -101,7 +101,7 @@ def run_logged(full_guest, runtime, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("filesystem", ["xfs", "ext4"])
+@pytest.mark.parametrize("filesystem", ["xfs", pytest.param("ext4", marks=pytest.mark.nightly)])
 def test_every_ack_is_durable_at_its_mark(run_logged, filesystem: str) -> None:
     directory = run_logged(filesystem)
     report = report_import(directory)

@@ -118,6 +118,7 @@ def reached(lines: bytes, where: str) -> list[set[str]]:
     return [{name for name, what in half.items() if what} for half in halves]
 
 
+@pytest.mark.nightly
 def test_in_a_virtual_machine_it_reaches_that_alone(tmp_path: Path) -> None:
     with bait() as hung:
         parameters = rooted(tmp_path, hung)["guest"]

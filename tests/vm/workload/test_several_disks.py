@@ -126,6 +126,7 @@ IN_GUEST = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(BUSYBOX is None, reason="busybox-static is not installed")
 def test_in_a_virtual_machine_the_disk_that_lies_loses_what_was_moved_to_it(tmp_path):
     for name in ("root/bin", "program"):

@@ -56,6 +56,7 @@ def interrupted(words: list[str], results: Path) -> tuple[str, dict[Path, int]]:
     return told[1], {path: path.stat().st_mtime_ns for path in seals}
 
 
+@pytest.mark.nightly
 def test_each_sync_is_dropped_and_the_table_says_which_check_noticed(tmp_path: Path) -> None:
     program, test = tmp_path / "planted", tmp_path / "owntest"
     include = ROOT / "workloads" / "examples"
