@@ -18,10 +18,21 @@ WORKERS = ("-n", "4", "--dist", "loadscope", "--no-loadscope-reorder")
 tests/conftest.py says which of them stay in one."""
 
 
-def _chooses(argument: str) -> bool:
-    """Whether an argument of pytest's says which tests to run, or how many processes."""
-    processes = ("-n", "--numprocesses", "--dist", "-s", "--capture=no", "--pdb", "-k", "-m")
-    return argument.startswith(processes) or not argument.startswith("-")
+def _chooses(arguments: Sequence[str]) -> bool:
+    """Whether pytest's arguments say which tests to run, or how many processes.
+
+    A marker alone may still leave thousands, but for campaigns: these may want the host to
+    themselves.
+    """
+    processes = ("-n", "--numprocesses", "--dist", "-s", "--capture=no", "--pdb", "-k")
+    words = iter(arguments)
+    for word in words:
+        if word == "-m":
+            if "campaign" in next(words, ""):
+                return True
+        elif word.startswith(processes) or not word.startswith("-"):
+            return True
+    return False
 
 
 OWN = ("scenarios", "test_power_cuts.py")
@@ -63,7 +74,7 @@ def test(arguments: Sequence[str]) -> int:
     folder = Path.cwd() if INSTALLED else ROOT
     if INSTALLED:
         arguments = [*arguments, *_collected(arguments, folder)]
-    if not INSTALLED and os.cpu_count() != 1 and not any(map(_chooses, arguments)):
+    if not INSTALLED and os.cpu_count() != 1 and not _chooses(arguments):
         arguments = [*WORKERS, *arguments]
     if not os.access(folder, os.W_OK):  # another user's, or read-only
         arguments = [f"--override-ini=cache_dir={BUILD / 'pytest'}", *arguments]

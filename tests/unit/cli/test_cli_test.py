@@ -45,3 +45,27 @@ def test_where_there_is_nothing_it_says_what_makes_it(collected):
     with pytest.raises(UsageError, match="neither scenarios nor") as refused:
         collected()
     assert "powercut init" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "apart"),
+    [
+        ((), True),
+        (("-x", "--durations=5"), True),
+        (("-m", "not vm"), True),
+        (("-m", "nightly", "-x"), True),
+        (("-m", "campaign"), False),
+        (("-m", "not vm", "tests/unit/crash"), False),
+        (("tests/unit/crash",), False),
+        (("-k", "folder"), False),
+        (("-n", "0"), False),
+    ],
+)
+def test_in_a_checkout_four_processes_take_what_no_argument_picks(monkeypatch, arguments, apart):
+    given = []
+    monkeypatch.setattr(testing, "INSTALLED", False)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.access", lambda *_: True)
+    monkeypatch.setattr(subprocess, "call", lambda argv, **_: given.extend(argv[3:]) or 0)
+    CliRunner().invoke(testing.test, list(arguments), standalone_mode=False)
+    assert given == [*(testing.WORKERS if apart else ()), *arguments]
