@@ -60,7 +60,11 @@ class Recorded(NamedTuple):
             return sighting_of(judge.observe(judge.space, state))
 
     def lost(self, operation: int, seen: Sighting) -> list[int]:
-        """Those acknowledged by then, in order, that the check does not find."""
+        """Those acknowledged by then, in order, that the check does not find.
+
+        It has looked at everything: what it has not seen would be lost.
+        """
+        assert seen.incomplete == ()
         acked = self.acked[: self.acked.index(operation) + 1]
         return sorted(set(acked) - seen.those_present(acked))
 
