@@ -16,7 +16,7 @@ here=$(dirname -- "$0")
 printf '%s\\n' "$*" >>"$here/calls"
 exit "$(sed -n "$(wc -l <"$here/calls")p" "$here/statuses")"
 """
-SECOND = "test -n 0 -p no:cacheprovider "
+SECOND = "test -n 0 -p no:cacheprovider -o tmp_path_retention_count=9 "
 
 
 def ci_run(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -22,35 +21,42 @@ ENDED = CommandResult(0, "", {}, (), (), None)
 class _Engine:
     """Recovers to what it is told, and takes its time."""
 
-    def __init__(self, seen: Observation, takes_s: float) -> None:
+    def __init__(self, seen: Observation, takes_s: float, clock: SimpleNamespace) -> None:
         self._seen = seen
         self._takes_s = takes_s
+        self._clock = clock
 
     def recover(self, writes, *, timeout_s: float) -> Observation:
         del writes, timeout_s
-        time.sleep(self._takes_s)
+        self._clock.now += self._takes_s
         return self._seen
 
 
-def asked(seen: Observation, takes_s: float) -> list[Observation]:
-    kept: list[Observation] = []
-    program._answer(_Engine(seen, takes_s), [], kept.append, "a disk", 0.01)
-    return kept
+@pytest.fixture
+def asked(clock):
+    """Asks a check that says this and takes so many seconds, of the hundredth that it may take."""
+
+    def ask(seen: Observation, takes_s: float) -> list[Observation]:
+        kept: list[Observation] = []
+        program._answer(_Engine(seen, takes_s, clock), [], kept.append, "a disk", 0.01)
+        return kept
+
+    return ask
 
 
-def test_a_check_that_hangs_is_not_asked_again():
+def test_a_check_that_hangs_is_not_asked_again(asked):
     with pytest.raises(DeadlineExceeded, match="the check, of a disk: it did not end") as caught:
         asked(LATE, 0.02)
     assert "state_timeout" in caught.value.hint
 
 
 @pytest.mark.parametrize("lines", [b"bad the store\n", b"x 1 altered\n"])
-def test_what_it_found_to_be_wrong_before_stands(lines):
+def test_what_it_found_to_be_wrong_before_stands(asked, lines):
     seen = Observation((), complete=False, failure=LATE.failure, lines=lines)
     assert asked(seen, 0.02) == [seen]
 
 
-def test_one_that_failed_in_time_or_was_slow_and_ended_is_asked_again():
+def test_one_that_failed_in_time_or_was_slow_and_ended_is_asked_again(asked):
     assert asked(LATE, 0) == [LATE]
     assert asked(Observation(()), 0.02) == [Observation(())]
 
@@ -83,7 +89,7 @@ class _Channel:
 def clock(monkeypatch):
     """The clock of deadlines."""
     made = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr("powercut.rig.set_up.time.monotonic", lambda: made.now)
+    monkeypatch.setattr("powercut.rig.set_up.time.monotonic", lambda: made.now)  # everybody's
     return made
 
 

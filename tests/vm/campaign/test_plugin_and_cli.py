@@ -19,6 +19,7 @@ PROGRAMS = Path(sys.executable).parent
 SCENARIO = """powercut: 1
 name: two-cells
 workload: {record: 1KiB}
+disk: {flush_latency: 10ms}  # as in the tests' own process
 cut: {trigger: {acks: 20}}
 explore: {budget: 4}
 cells:

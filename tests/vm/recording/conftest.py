@@ -14,7 +14,7 @@ from powercut.store.results import RunResult
 SCENARIO = """\
 powercut: 1
 name: recordings
-disk: {size: 16 MiB, atomic_unit: 512}
+disk: {size: 16 MiB, atomic_unit: 512, flush_latency: 10ms}  # this is made before a module's patch
 workload: {record: 512, writeback: usual}  # the smallest witness is exact
 cut: {trigger: {acks: 12}}
 explore: {budget: 8}
