@@ -29,7 +29,7 @@ powercut_program.program(acks=6, budget=8)(TestForgetful)
 FEW_STATES = """
 from powercut.campaign import program_try
 
-program_try.AUTO_STATES_OF_PROGRAM = 24
+program_try.AUTO_STATES_OF_PROGRAM = 40
 """
 """A Python of its own checks each state of the captured files; by default there are 320."""
 
