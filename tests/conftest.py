@@ -92,10 +92,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     items.sort(key=lambda item: TESTS / "vm" not in item.path.parents)
     by_name = [name for name in BY_NAME if name not in (config.option.markexpr or "")]
-    left_out = [item for item in items if any(map(item.get_closest_marker, by_name))]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not any(map(item.get_closest_marker, by_name))]
+    left_out, kept = [], []
+    for item in items:
+        (left_out if any(map(item.get_closest_marker, by_name)) else kept).append(item)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 @pytest.hookimpl(tryfirst=True)

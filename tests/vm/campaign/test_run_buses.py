@@ -65,9 +65,8 @@ def test_an_honest_disk_keeps_and_a_lying_one_loses_everything(run, bus):
         # for each, and QEMU's SCSI disk turns FUA into a flush of its own.
         pytest.param("virtio-scsi", "none", "o_dsync", "WFF", marks=NIGHTLY),
         pytest.param("virtio-scsi-fua", "none", "o_dsync", "WFF", marks=NIGHTLY),
-        pytest.param(
-            "nvme", "none", "o_dsync", "WF", marks=NIGHTLY
-        ),  # the FUA of the write is gone
+        # The FUA of the write is gone.
+        pytest.param("nvme", "none", "o_dsync", "WF", marks=NIGHTLY),
         pytest.param("nvme", "writethrough", "fdatasync", "UF", marks=NIGHTLY),
         pytest.param("ide", "writethrough", "fdatasync", "U", marks=NIGHTLY),
     ],
@@ -114,7 +113,7 @@ def test_other_ways_to_fua_keep_it(run, machine):
     assert trial.commits_acked >= 15
 
 
-@pytest.mark.nightly
+@NIGHTLY
 def test_an_ide_disk_that_was_restored_has_a_write_cache_that_its_guest_does_not_know(run):
     ide = (
         RAW + f"workload: {{{LOG}}}\ncut: {{trigger: {{acks: 30}}}}\n"

@@ -14,6 +14,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 
+NIGHTLY = pytest.mark.nightly
 RAW = "filesystem: {type: raw}\ncontrols: none\n"
 LOG = "workload: {layout: raw, direct: true, record: 4096, align: 4096}\n"
 AT_30 = "cut: {trigger: {acks: 30}}\n"
@@ -46,9 +47,6 @@ def all_lost(trial) -> bool:
     assert trial.commits_acked >= 30
     assert {f.kind for f in trial.findings} == {FindingKind.LOST, FindingKind.EXPOSED}
     return trial.lost_lsns == everything and trial.exposure.lsns == everything
-
-
-NIGHTLY = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(

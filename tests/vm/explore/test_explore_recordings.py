@@ -80,7 +80,7 @@ def by_the_run(trials):
 
 
 def test_honest_recordings_lose_nothing_in_any_state(trials):
-    for cell, states in (("xfs", 40), ("ext4", 60), ("raw", 1000)):
+    for cell, states in (("xfs", 100), ("ext4", 150), ("raw", 5000)):
         result = explore(trials[cell], ExploreRequest(budget=Budget(states=states), jobs=2))
         assert result.findings == (), cell
         assert result.verdict is Verdict.SAFE

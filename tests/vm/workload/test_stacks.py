@@ -2,7 +2,7 @@
 """A program over layers below its file system: each state is recovered through the same layers."""
 
 import pytest
-from shipped_cells import lost_nothing, run_cells
+from shipped_cells import run_cells
 
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
@@ -25,8 +25,8 @@ def layers(tmp_path_factory):
 @pytest.mark.nightly
 def test_what_was_flushed_through_three_layers_comes_back(layers):
     cell, shown = layers["three"]
-    (trial,) = cell["trials"]
-    assert lost_nothing(trial), trial["findings"]
+    (trial,) = cell["trials"]  # no control was run, so that it vouches for nothing
+    assert (trial["verdict"], trial["findings"]) == ("safe", [])
     assert "layers from the disk up: linear: " in shown
 
 
@@ -46,8 +46,8 @@ def images(tmp_path_factory):
 
 def test_what_was_flushed_to_an_image_in_a_host_s_file_system_comes_back(images):
     cell, shown = images["xfs-falloc-none"]
-    (trial,) = cell["trials"]
-    assert lost_nothing(trial), trial["findings"]
+    (trial,) = cell["trials"]  # no control was run, so that it vouches for nothing
+    assert (trial["verdict"], trial["findings"]) == ("safe", [])
     assert "image on xfs (none, falloc): a flush is an fsync of the image" in shown
 
 
@@ -62,7 +62,7 @@ def test_what_a_mirror_has_on_the_disk_that_comes_back_is_all_that_there_is(tmp_
     """The first disk of both keeps its promises; it is the one that does not come back."""
     cells = run_cells(SCENARIO, tmp_path, *MIRRORS)
     (trial,) = cells["raid1-degraded"][0]["trials"]
-    assert lost_nothing(trial), trial["findings"]
+    assert (trial["verdict"], trial["findings"]) == ("safe", [])
     (trial,) = cells["raid1-degraded-liar"][0]["trials"]
     assert trial["verdict"] == "lossy"
     assert trial["commits_lost"] == trial["commits_acked"] > 0
