@@ -149,6 +149,17 @@ def test_a_dispatcher_that_sends_what_is_no_socket_is_gone(address, monkeypatch)
         Engine(address)
 
 
+def test_what_workers_there_are_may_still_be_said_when_it_is_lost(address):
+    """By the dispatcher, while another thread finds that it has ended."""
+    with Engine(address) as engine:
+        news = engine.news
+        engine._lose("the dispatcher has ended")
+        assert news.done()
+        engine._take(engines._Workers(workers=()))
+        with pytest.raises(EngineLost, match="the dispatcher has ended"):
+            _ = engine.workers
+
+
 def test_nobody_without_the_certificate_is_let_in(address):
     other = Address(address.protocol, address.host, address.port, new_pem())
     with pytest.raises(EngineLost):
