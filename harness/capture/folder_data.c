@@ -16,6 +16,7 @@
 
 #include "folder.h"
 #include "folder_press.h"
+#include "folder_range.h"
 
 static void reply_open(fuse_req_t req, struct fuse_file_info *fi, int fd)
 {
@@ -159,6 +160,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
         .flags = at_once ? PCLOG_FUA : 0,
     };
     pthread_mutex_lock(&object->lock);
+    struct stat found;
+    bool alone = at_once && fi->flags & O_DIRECT && !fstat((int)fi->fh, &found) &&
+                 request.offset + size <= (uint64_t)found.st_size;
     int error = request_submit(&request, bytes, size);
     if (!error) {
         error = write_whole((int)fi->fh, bytes, size, offset);
@@ -166,6 +170,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
             error = request_complete(&request, error);
     }
     pthread_mutex_unlock(&object->lock);
+    if (at_once)
+        range_written(fuse_req_ctx(req)->pid, object->number, request.offset,
+                      request.offset + size, alone);
     if (fi->writepage)
         press_paged(object);
     else
@@ -176,14 +183,21 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
         reply_written(req, size, error);
 }
 
-static void sync_object(fuse_req_t req, const struct object *object, int data_only)
+static void sync_object(fuse_req_t req, const struct object *object, int data_only, bool ranged)
 {
+    pid_t thread = fuse_req_ctx(req)->pid;
     struct request request = {
         .op = PCLOG_FLUSH,
         .object = (uint32_t)object->number,
         .flags = data_only ? FOLDER_DATA_ONLY : 0,
     };
-    bool ours = object == folder_lines() || press_is_own(fuse_req_ctx(req)->pid);
+    bool ours = object == folder_lines() || press_is_own(thread);
+    if (!ours && ranged) {
+        uint64_t end;
+        if (range_of_sync(thread, object, &request.offset, &end))
+            folder_doubt("failing syncs: what a sync was of cannot be told: no /proc/TID/syscall");
+        request.length = end ? end - request.offset : 0;
+    }
     int error = ours ? 0 : request_submit(&request, NULL, 0);
     if (error || ours) {
         fuse_reply_err(req, error);
@@ -196,7 +210,7 @@ static void sync_object(fuse_req_t req, const struct object *object, int data_on
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi)
 {
     (void)fi;
-    sync_object(req, object_of(ino), data_only);
+    sync_object(req, object_of(ino), data_only, true);
 }
 
 /* Of a folder, fdatasync(2) makes the entries durable as fsync(2) does: they are its data. */
@@ -204,7 +218,7 @@ static void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fu
 {
     (void)data_only;
     (void)fi;
-    sync_object(req, object_of(ino), 0);
+    sync_object(req, object_of(ino), 0, false);
 }
 
 /* What a fallocate is in the log: room alone is nothing that a cut could take. */

@@ -11,7 +11,7 @@
  * | --- | --- | --- | --- | --- |
  * | WRITE | file | first byte | bytes | the bytes; PCLOG_FUA: the file or the call is O_DSYNC or O_SYNC |
  * | ZERO | file | first byte | bytes | of a hole or of zeroes; the size stays |
- * | FLUSH | file, folder; 0: all | 0 | 0 | fsync; with FOLDER_DATA_ONLY fdatasync; of 0 sync, syncfs |
+ * | FLUSH | file, folder; 0: all | first byte | bytes; 0: all of them | fsync; with FOLDER_DATA_ONLY fdatasync; of 0 sync, syncfs; of a range msync, or what a write with O_DSYNC or O_SYNC ends with |
  * | TRUNCATE | file | 0 | new size | |
  * | GROW | file | 0 | new size, which is larger (fallocate) | |
  * | CREATE, MKDIR | folder | new object | of the payload | NAME |

@@ -35,8 +35,11 @@ static void *wait_cut(void *nothing)
 {
     char byte;
     (void)nothing;
-    while (read(control_fd, &byte, 1) < 0 && errno == EINTR)
+    ssize_t got;
+    while ((got = read(control_fd, &byte, 1)) < 0 && errno == EINTR)
         continue;
+    if (got > 0)
+        press_last();
     say("cut", folder_cut());
     _exit(0);
 }

@@ -246,6 +246,14 @@ int press_write_out(struct paged *files, size_t *count)
     return failed;
 }
 
+void press_last(void)
+{
+    size_t count;
+    struct paged *files = press_look(&count);
+    press_write_out(files, &count);
+    free(files);
+}
+
 /* --- the list ------------------------------------------------------------------------ */
 
 void press_opened(struct object *object)

@@ -51,6 +51,10 @@ struct paged {
 /* All that are open now; the caller frees them.  NULL without any, or without memory. */
 struct paged *press_look(size_t *count);
 
+/* Before the cut: has the pages written back that are dirty now.  What no write of the log has is in no
+ * state, not even in the one that lacks nothing, by which the check is judged. */
+void press_last(void);
+
 /* Writes all dirty pages of `files` back and waits for them.  Of the files those stay of which a
  * page was written back since they were looked at, by whomever.  0, or an errno: some may still be
  * dirty. */

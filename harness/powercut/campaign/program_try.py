@@ -163,6 +163,7 @@ def tried_json(tried: ProgramTried) -> str:
         "verdict": tried.verdict.name.lower(),
         "portable": tried.portable,
         "cause": files.cause,
+        "alone": tried.alone,
         "disk": tried.disk.model_dump(mode="json"),
         "files": {
             "recording": None if files.directory is None else str(files.directory.path),

@@ -2,7 +2,8 @@
 """A captured folder's requests as rows of one timeline (the model is in powercut.crash.folder).
 
 A write that makes its file longer is two rows: the bytes, and the size.  So is a truncation to a
-size within a block: the zeroes at the end of that block, and the size.
+size within a block: the zeroes at the end of that block, and the size.  A write of which a sync
+covers a part is as many writes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
+from powercut.crash.folder_ranges import ANYWHERE, pieces
 from powercut.model.folder import (
     MAKING,
     NAMING,
@@ -106,7 +108,7 @@ def folder_rows(folder: FolderTimeline, promise: Promise) -> list[Row]:
         rows.append(Row(request, RequestKind.ZERO, cells * _CELL, _CELL, change))
         cells += 1
 
-    for request in folder.requests:
+    for request in pieces(folder.requests):
         at = request.object * REGION + request.offset
         if request.op in NAMING:
             for name_change in _name_changes(request, live, promise):
@@ -166,6 +168,20 @@ def is_ordered(row: Row) -> bool:
     if isinstance(row.change, SizeChange):
         return not row.change.at_least
     return row.change is not None
+
+
+def span_of(row: Row) -> tuple[int, int]:
+    """Which bytes of its file a sync has to be of to make a change durable, if it is of a range:
+    from the first to the end.
+
+    For a growth the end alone counts, and what no bytes belong to, such as a truncation, comes
+    with any.
+    """
+    if row.change is None:
+        return row.request.offset, row.request.offset + row.request.length
+    if isinstance(row.change, SizeChange) and row.change.at_least:
+        return ANYWHERE, row.change.size
+    return ANYWHERE, 0
 
 
 def block_end(size: int) -> int:

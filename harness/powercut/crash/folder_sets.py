@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from powercut.crash.folder_ranges import Covered, is_ranged
 from powercut.crash.folder_rows import (
     AttributeChange,
     NameChange,
@@ -16,6 +17,7 @@ from powercut.crash.folder_rows import (
     Row,
     SizeChange,
     is_ordered,
+    span_of,
 )
 from powercut.crash.sets import DurabilitySets, first_covering_flush_ns
 from powercut.model.folder import FolderRequest, FolderTimeline
@@ -78,9 +80,9 @@ def _named(row: Row) -> bool:
     return isinstance(row.change, NameChange | AttributeChange)
 
 
-def _syncs(rows: list[Row], *, writes: bool, whole: bool = False) -> dict[int, _Syncs]:
-    """The syncs of each object, those of everything among them; with `writes` also those writes
-    that are syncs of what leads to them, and `whole` without fdatasync."""
+def _syncs(rows: list[Row], *, ranges: bool, whole: bool = False) -> dict[int, _Syncs]:
+    """The syncs of each object, those of everything among them; with `ranges` those of a part of a
+    file, too, and `whole` without fdatasync."""
     found: dict[int, _Syncs] = defaultdict(_Syncs)
     everyone = {row.request.object for row in rows} | {
         number
@@ -91,34 +93,43 @@ def _syncs(rows: list[Row], *, writes: bool, whole: bool = False) -> dict[int, _
     for row in rows:
         request = row.request
         if row.kind is RequestKind.FLUSH:
-            if whole and request.data_only:
+            if (whole and request.data_only) or (is_ranged(request) and not ranges):
                 continue
             for number in [request.object] if request.object else everyone:
                 found[number].add(request)
-        elif writes and request.at_once and row.change is None:
-            found[request.object].add(request)
     return found
 
 
 def _sync_contents(rows: list[Row], durable: I64) -> None:
     """Rules 1 and 2."""
-    for sized, syncs in ((False, _syncs(rows, writes=False)), (True, _syncs(rows, writes=True))):
-        of_file: dict[int, list[int]] = defaultdict(list)
-        for index, row in enumerate(rows):
-            if row.kind is RequestKind.FLUSH or _named(row):
-                continue
-            if isinstance(row.change, SizeChange) == sized:
-                of_file[row.request.object].append(index)
-        for number, indices in of_file.items():
-            completed = [rows[index].request.completed_ns for index in indices]
-            durable[indices] = syncs[number].cover(completed)
+    syncs = _syncs(rows, ranges=False)
+    of_file: dict[int, list[int]] = defaultdict(list)
+    ranged: dict[int, list[FolderRequest]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        request = row.request
+        if is_ranged(request) or (request.at_once and row.change is None):
+            ranged[request.object].append(request)
+        if row.kind is not RequestKind.FLUSH and not _named(row):
+            of_file[request.object].append(index)
+    for number, indices in of_file.items():
+        completed = [rows[index].request.completed_ns for index in indices]
+        durable[indices] = syncs[number].cover(completed)
     for index, row in enumerate(rows):
         if row.request.at_once and not _named(row):
             durable[index] = min(int(durable[index]), row.request.completed_ns)
+    for number, parts in ranged.items():
+        indices = of_file[number]
+        spans = np.array([span_of(rows[index]) for index in indices], dtype=np.int64)
+        begin, end = spans.reshape(-1, 2).T
+        done = np.array([rows[index].request.completed_ns for index in indices], dtype=np.int64)
+        covered = Covered(begin, end, done, durable[indices])
+        for part in parts:
+            covered.sync(part)
+        durable[indices] = covered.durable_ns
 
 
 def _sync_names_posix(rows: list[Row], durable: I64) -> None:
-    syncs = _syncs(rows, writes=False)
+    syncs = _syncs(rows, ranges=True)
     of_folder: dict[int, list[int]] = defaultdict(list)
     of_object: dict[int, list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
@@ -126,7 +137,7 @@ def _sync_names_posix(rows: list[Row], durable: I64) -> None:
             of_folder[row.change.entries[0][0]].append(index)
         elif isinstance(row.change, AttributeChange):
             of_object[row.change.object].append(index)
-    of_attributes = _syncs(rows, writes=False, whole=True)
+    of_attributes = _syncs(rows, ranges=True, whole=True)
     for number, indices in of_object.items():
         done = [rows[i].request.completed_ns for i in indices]
         durable[indices] = of_attributes[number].cover(done)

@@ -28,6 +28,7 @@ import numpy.typing as npt
 
 from powercut.crash.arrays import I64, sorted_unique
 from powercut.crash.folder import FolderSpace
+from powercut.crash.folder_ranges import is_ranged
 from powercut.crash.folder_rows import AttributeChange, NameChange, Row, SizeChange
 from powercut.crash.states import StateSpace
 from powercut.model.folder import MAKING, ROOT_OBJECT
@@ -263,7 +264,8 @@ def _of_folder(space: FolderSpace) -> list[Kind]:
     kinds = []
     for row in space.rows:
         if row.kind is RequestKind.FLUSH:
-            kinds.append(Kind(f"sync of {files[row.request.object]}"))
+            part = "a part of " if is_ranged(row.request) else ""
+            kinds.append(Kind(f"sync of {part}{files[row.request.object]}"))
             continue
         units = 1 if row.change is not None else space.touched_units(len(kinds))
         kinds.append(_of_row(row, files, ends, units))

@@ -155,7 +155,13 @@ class _FolderReader(EventReader):
         if op is FolderOp.FLUSH:
             if target and target not in self._kinds:
                 self._damaged(index, f"syncs object {target}, which was never made")
-            return FolderRequest(op, target, instant, data_only=bool(_Flag.DATA_ONLY & flags))
+            offset, length = self._span(index, row)
+            if length and self._kinds.get(target) is not FolderOp.CREATE:
+                self._damaged(index, f"syncs a part of object {target}, which is no file")
+            data_only = bool(_Flag.DATA_ONLY & flags)
+            return FolderRequest(
+                op, target, instant, offset=offset, length=length, data_only=data_only
+            )
         if op is FolderOp.ATTRIBUTES:
             if target not in self._kinds:
                 self._damaged(index, f"has attributes of object {target}, which was never made")
@@ -164,9 +170,7 @@ class _FolderReader(EventReader):
             return FolderRequest(op, target, instant, attributes=attributes, born=born)
         if self._kinds.get(target) is not FolderOp.CREATE:
             self._damaged(index, f"changes object {target}, which is no file")
-        offset, length = int(row["offset"]), int(row["length"])
-        if min(offset, length) < 0 or offset > FILE_SIZE_MAX - length:
-            self._damaged(index, "lies beyond the end of any file")
+        offset, length = self._span(index, row)
         if op in (FolderOp.TRUNCATE, FolderOp.GROW):
             return FolderRequest(op, target, instant, size=length)
         return FolderRequest(
@@ -178,6 +182,12 @@ class _FolderReader(EventReader):
             at_once=bool(_Flag.AT_ONCE & flags),
             data_offset=int(row["data"]) if op is FolderOp.WRITE else -1,
         )
+
+    def _span(self, index: int, row: np.void) -> tuple[int, int]:
+        offset, length = int(row["offset"]), int(row["length"])
+        if min(offset, length) < 0 or offset > FILE_SIZE_MAX - length:
+            self._damaged(index, "lies beyond the end of any file")
+        return offset, length
 
     def _naming(self, index: int, row: np.void, op: FolderOp) -> FolderRequest:
         target, other = int(row["connection"]), int(row["offset"])

@@ -76,11 +76,12 @@ class FolderRequest:
     """One request.  Offsets, lengths and sizes are bytes.
 
     `object` is the file that is written, truncated or synced, what has other attributes, or the
-    folder whose names change; 0 for a sync of everything.  `other` is the object that is made or
-    linked, or the folder that a rename goes to.  `names` are the name, and the target of a symbolic
-    link or the new name.  `size` is the file's new size, for TRUNCATE and GROW.  `born` are
-    attributes that the object was made with.  `completed_ns` is NEVER for what was in flight at the
-    cut, or failed.
+    folder whose names change; 0 for a sync of everything.  A sync with a `length` is of those bytes
+    of its file, as msync is and what a synchronous write ends with.  `other` is the object that is
+    made or linked, or the folder that a rename goes to.  `names` are the name, and the target of a
+    symbolic link or the new name.  `size` is the file's new size, for TRUNCATE and GROW.  `born`
+    are attributes that the object was made with.  `completed_ns` is NEVER for what was in flight
+    at the cut, or failed.
     """
 
     op: FolderOp

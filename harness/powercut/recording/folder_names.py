@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.crash.folder import FolderSpace
+from powercut.crash.folder_ranges import is_ranged
 from powercut.crash.folder_rows import REGION, AttributeChange, NameChange, Row, SizeChange
-from powercut.model.folder import ROOT_OBJECT, Attributes, FolderOp
+from powercut.model.folder import ROOT_OBJECT, Attributes, FolderOp, FolderRequest
 from powercut.model.timeline import RequestKind
 from powercut.store.folder_witness import LostKind
 
@@ -59,6 +60,19 @@ class FolderNames:
     def in_folder(self, parent: int, name: str) -> str:
         """The path of `name` in the folder `parent`."""
         return name if parent == ROOT_OBJECT else f"{self.path(parent)}/{name}"
+
+    def sync(self, request: FolderRequest) -> str:
+        """A sync by the call that it comes from, as far as that is known, and what it is of."""
+        whole = "fdatasync" if request.data_only else "fsync"
+        call = whole if request.object and not is_ranged(request) else "sync"
+        return f"{call} of {self.synced(request)}"
+
+    def synced(self, request: FolderRequest) -> str:
+        """What a sync is of."""
+        path = self.path(request.object)
+        if not is_ranged(request):
+            return path
+        return f"{_span(request.offset, request.offset + request.length)} of {path}"
 
     def subject(self, row: Row) -> str:
         """The file or folder that a row changes."""

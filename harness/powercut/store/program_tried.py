@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from powercut.model.verdict import Verdict
 from powercut.store.folder import CaptureDir, CaptureResult
@@ -47,6 +48,17 @@ class ProgramTried:
             and posix is not None
             and posix.verdict is Verdict.LOSSY
         )
+
+    @property
+    def alone(self) -> Literal["", "disk", "files"]:
+        """Which of the two lost something that the other one kept, under the promise of a file
+        system that keeps names in order; empty if both say the same, or one of them nothing.
+        """
+        (cell,) = self.disk.cells
+        journal = self.files.journal
+        if journal is None or {cell.verdict, journal.verdict} != {Verdict.SAFE, Verdict.LOSSY}:
+            return ""
+        return "disk" if cell.verdict is Verdict.LOSSY else "files"
 
     def _counted(self) -> Iterator[Verdict]:
         (cell,) = self.disk.cells

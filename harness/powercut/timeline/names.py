@@ -137,7 +137,7 @@ class TreeNames:
         """What it changes; of a sync the file that is synced."""
         row = self._space.rows[request]
         if row.kind is RequestKind.FLUSH:
-            return f"sync of {self._names.path(row.request.object)}"
+            return f"sync of {self._names.synced(row.request)}"
         spans = [in_file(row.offset, row.offset + row.length)] if row.length else []
         return self._names.describe(row, spans)
 

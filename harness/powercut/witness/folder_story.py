@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from powercut.crash.folder import FolderSpace
-from powercut.crash.folder_rows import NameChange, Promise, Row
+from powercut.crash.folder_ranges import reaches
+from powercut.crash.folder_rows import NameChange, Promise, Row, span_of
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording.folder import CaptureRecording
@@ -86,7 +87,7 @@ class FolderStory:
             return "only fdatasync came after it, which leaves names for later"
         text = self._unsynced(row)
         if later:
-            names = list(dict.fromkeys(self._names.path(sync.request.object) for sync in later))
+            names = list(dict.fromkeys(self._names.synced(sync.request) for sync in later))
             more = f" and {len(names) - _SHOWN_OTHERS} more" if len(names) > _SHOWN_OTHERS else ""
             text += f"; the syncs that came were of {', '.join(names[:_SHOWN_OTHERS])}{more}"
         return text
@@ -97,7 +98,7 @@ class FolderStory:
         if not synced:
             return True
         if not isinstance(row.change, NameChange):
-            return synced == row.request.object
+            return synced == row.request.object and reaches(sync.request, *span_of(row))
         if self.space.promise is Promise.POSIX:
             return synced == row.change.entries[0][0]
         return synced in row.change.concerns
@@ -121,14 +122,13 @@ class FolderStory:
         syncs = [sync for sync in self._syncs if sync.request.submitted_ns >= since]
         shown = syncs[:_SHOWN_SYNCS]
         for sync in shown:
-            request, path = sync.request, self._names.path(sync.request.object)
-            call = "fdatasync" if request.data_only else "fsync" if request.object else "sync"
-            begun = f"{call} of {path}"
+            request = sync.request
+            call = begun = self._names.sync(request)
             if len(shown) < len(syncs) and sync is shown[-1]:
                 begun += f"; {len(syncs) - len(shown)} more syncs follow"
             events.append(WitnessEvent(at_ns=request.submitted_ns, kind="flush", text=begun))
             if request.completed_ns < self._instant:
-                text = f"{call} of {path} is done"
+                text = f"{call} is done"
                 events.append(WitnessEvent(at_ns=request.completed_ns, kind="flushed", text=text))
         events += self._ack(operation)
         at = self._instant

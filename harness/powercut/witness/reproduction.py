@@ -251,9 +251,8 @@ class _Writer:
             case AttributeChange():
                 yield [mark, "attributes", number, self._names.describe(row, [])]
             case None if row.kind is RequestKind.FLUSH:
-                call = "fdatasync" if row.request.data_only else "fsync" if number else "sync"
                 if row.request.completed_ns < self._state.instant:
-                    yield ["", "sync", number, f"{call} of {self._names.path(number)}"]
+                    yield ["", "sync", number, self._names.sync(row.request)]
             case None:
                 yield from self._write(index, row)
 

@@ -110,7 +110,8 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "sizes-never-durable",
             At("_sync_contents", "syncs[number].cover(completed)"),
-            "int(NEVER) if sized else syncs[number].cover(completed)",
+            "np.where([rows[at].change is not None for at in indices], int(NEVER), "
+            "syncs[number].cover(completed))",
             "no sync makes a size durable",
         ),
         (
@@ -124,6 +125,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_sync_names_journal", "request.data_only or row.kind is not RequestKind.FLUSH"),
             "False",
             "fdatasync makes a rename durable",
+        ),
+    ),
+    *folder(
+        f"{_P}/folder_ranges.py",
+        (
+            "sync-of-a-range-for-all",
+            At("reach_of", "request.offset // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE"),
+            "0, 1 << 60",
+            "msync of one page, or a write with O_DSYNC, makes the whole file durable",
+        ),
+        (
+            "bytes-and-no-pages",
+            At("reach_of", "request.offset // _PAGE * _PAGE, -(-end // _PAGE) * _PAGE"),
+            "request.offset, end",
+            "what else lies in a page that is synced is not durable",
+        ),
+        (
+            "written-as-one",
+            At("_cut", "if not places"),
+            "if True",
+            "of a write that was synced in part all may be lost",
+        ),
+        (
+            "synced-too-early",
+            At("Covered.sync", "self._done[left] < asked"),
+            "self._done[left] < done",
+            "a sync of a range covers what was written while it was under way",
         ),
     ),
     *folder(
@@ -184,6 +212,27 @@ MUTANTS: tuple[Mutant, ...] = (
             At("sync_all", "request_complete(&each[i], 0);"),
             "(void)i;",
             "the pages that a sync has written are not durable with it",
+        ),
+    ),
+    *recorder(
+        f"{_C}/folder_range.c",
+        (
+            "msync-of-all",
+            At("range_of_sync", "call.way == WAY_MAPPED"),
+            "false",
+            "msync of one page makes the whole file durable, or is no known sync",
+        ),
+        (
+            "written-range-of-all",
+            At("range_of_sync", "*end = last.end;"),
+            "*end = 0;",
+            "a write with O_DSYNC makes the whole file durable",
+        ),
+        (
+            "written-for-ever",
+            At("range_of_sync", "call.way == WAY_WHOLE ||"),
+            "",
+            "fsync covers no more than the synchronous write before it",
         ),
     ),
     *recorder(

@@ -140,7 +140,7 @@ FOLDERS = Suite(
     "captured folders",
     (),
     (
-        pytest("tests/unit/crash/test_folder_states.py"),
+        pytest("tests/unit/crash/test_folder_states.py", "tests/unit/crash/test_folder_ranges.py"),
         pytest("tests/unit/explore/test_folder_explorer.py", "tests/unit/disk/test_folder_log.py"),
     ),
 )
@@ -151,6 +151,7 @@ RECORDER = Suite(
         pytest(
             "tests/planted/capture/test_folder_mapped.py",
             "tests/planted/capture/test_folder_attributes.py",
+            "tests/planted/capture/test_synced_ranges.py",
         ),
     ),
 )

@@ -21,7 +21,7 @@ from powercut.recover.uml.boot import unavailable
 from powercut.report.terminal.program_try import print_tried
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
-from powercut.store.program_tried import ProgramTried
+from powercut.store.program_tried import FilesTried, ProgramTried
 from powercut.store.results import CampaignOutcome, RunResult
 
 pytestmark = [
@@ -153,6 +153,27 @@ def test_a_store_that_forgets_nothing_is_safe_by_posix_too(
     assert verdicts(found) == (Verdict.SAFE, Verdict.SAFE, Verdict.SAFE)
     assert found.files.cause == ""
     assert "Nor by what POSIX alone promises." in told(found, capsys)
+
+
+def test_the_half_that_loses_alone_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], with_that_disk: None
+) -> None:
+    found = tried(tmp_path, "[]")
+    assert verdicts(found) == (Verdict.SAFE, Verdict.LOSSY, Verdict.LOSSY)
+    assert (found.verdict, found.alone) == (Verdict.LOSSY, "files")
+    assert json.loads(tried_json(found))["alone"] == "files"
+    assert "The disk lost nothing in" in told(found, capsys)
+    (cell,) = found.disk.cells
+    assert found.files.journal is not None
+    other = ProgramTried(
+        found.disk.model_copy(
+            update={"cells": (cell.model_copy(update={"verdict": Verdict.LOSSY}),)}
+        ),
+        FilesTried(found.files.journal.model_copy(update={"verdict": Verdict.SAFE})),
+        portable=False,
+    )
+    assert (other.verdict, other.alone) == (Verdict.LOSSY, "disk")
+    assert "The files lost nothing: ext4 keeps less" in told(other, capsys)
 
 
 def test_a_program_that_does_not_keep_the_contract_is_told_before_anything_is_cut(

@@ -58,6 +58,7 @@ def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
     match tried.verdict:
         case Verdict.LOSSY:
             yield _cause(tried, cell)
+            yield from _alone(tried, cell)
         case Verdict.SAFE:
             wider = ", nor where names keep their order" if tried.files.journal else ""
             yield f"No acknowledged operation is lost on {where}{wider}."
@@ -68,6 +69,22 @@ def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
                 yield "Nor by what POSIX alone promises."
         case _:
             yield "Nothing was proved: see below."
+
+
+def _alone(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+    """Why the disk and the files may disagree."""
+    where = _where(cell)
+    states = sum(trial.states.states for trial in cell.trials if trial.states is not None)
+    if tried.alone == "files":
+        yield (
+            f"The disk lost nothing in {states:,} states: {where} had written more than the "
+            "program had synced, which no file system promises, or none of these lacked it."
+        )
+    elif tried.alone == "disk":
+        yield (
+            f"The files lost nothing: {where} keeps less of names and sizes than a journalling "
+            "file system, or the program went another way on the disk."
+        )
 
 
 def _where(cell: CellResult) -> str:
