@@ -31,6 +31,29 @@ loop = planter("loop", LOOP)
 environment = planter("environment", ENVIRONMENT)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *program(
+        f"{_P}/trial/unfinished.py",
+        (
+            "unfinished-after-its-ack",
+            At("_states", "min([int(space.sets.durable_ns[number]), *ends])"),
+            "max([int(space.sets.durable_ns[number]), *ends])",
+            "a dry run looks at operations that are acknowledged, and calls them unfinished",
+        ),
+        (
+            "unfinished-lacks-nothing",
+            At("_states", "tuple((one for one in volatile if one != number))"),
+            "tuple(volatile)",
+            "a dry run looks at no state that lacks a write",
+        ),
+    ),
+    *program(
+        f"{_P}/trial/contract.py",
+        (
+            "torn-is-fine",
+            At("_torn", "number in state.operations"),
+            "False",
+            "a check that calls an unfinished operation wrong keeps the contract",
+        ),
     *outside(
         f"{_P}/model/outside.py",
         (

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.paths import ROOT
 from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.trial import unfinished
 from powercut.trial.contract import try_contract
+from powercut.trial.unfinished import STATES, unfinished_states
 from powercut.workload.program.find import find_program
 from powercut.workload.program.workload import ProgramWorkload
 
@@ -74,6 +76,13 @@ WRITE = "say '? 1'; touch $2/1; say '+ 1'"
 LINES = "for n in 1 2 3; do say ? $n; echo line $n >>$2/log; say + $n; done"
 READ = """[ ! -e $2/log ] || while read -r word n || [ "$word" ]; do
     case $n in [1-3]) say = $n ;; *) say x 3 "half a line" ;; esac; done <$2/log"""
+ITEMS = """say ready; for n in 1 2 3 4 5 6 7 8 9 10; do
+    say ? $n; echo item $n >$2/$n.new; %s say + $n; done"""
+RENAMED = ITEMS % "sync $2/$n.new; mv $2/$n.new $2/$n; sync $2;"
+TORN = """for f in $2/*; do
+    n=${f##*/}; case $n in *.new|'*') continue ;; esac
+    if [ "$(tr -d '\\0' <$f)" = "item $n" ]; then say = $n; else say x $n torn; fi; done"""
+ITEMS = ITEMS.replace(".new", "") % "sync $2/$n; sync $2;"
 FIND = "[ ! -e $2/1 ] || say '= 1'"
 
 
@@ -90,7 +99,7 @@ FIND = "[ ! -e $2/1 ] || say '= 1'"
         ({"run": "say '? 1'; say '+ 1'; say hello"}, "no line of the contract"),
         ({"run": WRITE, "check": "exit 0"}, "1 operation is acknowledged and not there: 1"),
         ({"run": WRITE, "check": f"{FIND}; say 'bad sums'"}, "sums"),
-        ({"run": LINES, "check": READ}, "Leave such an operation out"),
+        ({"run": ITEMS, "check": TORN}, "Leave such an operation out"),
         (
             {"run": WRITE, "check": "case $2 in */empty) say '= 1' ;; *) " + FIND + " ;; esac"},
             "empty folder",
@@ -116,9 +125,49 @@ def test_a_check_that_reads_nothing_of_what_was_written_is_told(program):
     assert not any(step.problems for step in steps)
 
 
+def test_an_item_that_was_synced_before_it_got_its_name_is_never_torn(program):
+    """Whichever operation is under way when the run is cut, and whatever file is the newest."""
+    for seed in range(4):
+        steps = list(try_contract(program(run=RENAMED, check=TORN), seed=seed, seconds=20))
+        assert [step.problems for step in steps] == [()] * 6
+        assert steps[4].what.endswith(f": {STATES} states of a cut")
+
+
+def test_each_unfinished_state_lacks_what_a_cut_may_take_of_an_operation_under_way(tmp_path):
+    """Of a store that makes each file under its name: one is empty, or holds zeroes."""
+    script = tmp_path / "run"
+    script.write_text(f'#!/bin/sh\nsay() {{ echo "$@" >&"$POWERCUT_FD"; }}\n{ITEMS}\n')
+    folder, beside = tmp_path / "folder", tmp_path / "beside"
+    for one in (folder, beside):
+        one.mkdir()
+    command = ("sh", str(script), "run", str(folder))
+    torn = []
+    for state in unfinished_states(command, folder, beside, acks=99, seconds=20, seed=1):
+        (number,) = state.operations
+        files = {path.name: path.read_bytes() for path in state.folder.iterdir()}
+        whole = {str(n): b"item %d\n" % n for n in range(1, number)}
+        assert whole.items() <= files.items(), "what was acknowledged is there"
+        assert set(files) - set(whole) <= {str(number)}
+        torn.append(number)
+        assert files.get(str(number), b"").strip(b"\0") == b""
+    assert len(set(torn)) == len(torn) == STATES
+    assert not list(beside.glob("state"))
+
+
+def test_where_no_folder_can_be_captured_that_is_said_and_nothing_else(program, monkeypatch):
+    def fails(*_, **__):
+        raise HostError("no /dev/fuse")
+
+    monkeypatch.setattr(unfinished, "CapturedFolder", fails)
+    steps = list(try_contract(program(run=ITEMS, check=TORN), seed=1, seconds=20))
+    assert not any(step.problems for step in steps)
+    assert steps[4].what.endswith("not tested, since no folder can be captured here: no /dev/fuse")
+
+
 def test_a_program_that_promises_whole_operations_is_not_asked_for_half_of_one(program):
     assert problems(program(run=f"say atomic; {LINES}", check=READ)) == []
-    assert problems(program(run=LINES, check=READ.replace('say x 3 "half a line"', ":"))) == []
+    assert problems(program(run=f"say atomic; {ITEMS}", check=TORN)) == []
+    assert problems(program(run=ITEMS, check=TORN.replace("say x $n torn", ":"))) == []
 
 
 def test_what_hangs_is_stopped_and_what_it_left_is_gone(program, tmp_path):
