@@ -91,7 +91,7 @@ def minimize_capture(
         scratch() as folder,
         FolderJudge(recording, promise, check, folder) as judge,
     ):
-        if not (control := judge.positive()).passed:
+        if not (control := judge.positive()).believed:
             raise UsageError(
                 f"{directory.path}: {control.message}",
                 hint="look at what is there (powercut shell), mend the check, and record again",

@@ -306,7 +306,12 @@ class ClusterStudy:
             return
         # How it was decided there stays; what was found is ours.
         piece.judged[number] = StateJudgement(
-            ours.findings, theirs.pruned, theirs.rerun, theirs.same_files, disk=theirs.disk
+            ours.findings,
+            theirs.pruned,
+            theirs.rerun,
+            theirs.same_files,
+            disk=theirs.disk,
+            repeats=ours.repeats,
         )
         piece.seen += 1
 

@@ -1,51 +1,137 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last word on what was found: the recorded kernel's, or a program's check a second time."""
+"""The last word on what was found, before it convicts: the recorded kernel's, or a program's check.
+
+A state that convicts a program has been asked twice when it comes here, and is asked until it has
+lost the same `ASKED` times (powercut.checkers.repetition): each time costs a recovery, and of each
+kind of loss one state is asked so, or up to three if the first do not bear it out.  Nothing is
+asked more often once one answer differs.
+
+Then the state at the cut that lacks nothing is asked once more: a check that misses something
+there, where it found every operation before, or where nothing was ever missing, is not to be
+believed anywhere (powercut.model.positive).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from powercut.checkers.judge import confirms
+from powercut.checkers.repetition import ASKED, NOT_ASKED, TWICE, Repeats, lose_the_same
 from powercut.crash.states import CrashState
-from powercut.explore.state_judge import Judgement, StateJudge, judge_in_guest
+from powercut.explore.state_judge import Judgement, StateJudge, guest_judge
 from powercut.model.errors import HostError
-from powercut.model.verdict import Confirmed, Finding
+from powercut.model.positive import WHOLE_LOSES, Whole
+from powercut.model.verdict import Confirmed, Finding, losses
+from powercut.recording.instants import plain_state
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.scenario.place import Files, place_of
-
-Confirmation = Callable[[CrashState, Finding], tuple[Confirmed, str]]
-"""Whether a record of the finding is lost in that state, too, and what was said of it."""
+from powercut.workload.table import is_recognised
 
 
-def confirmation(
-    recorded: TrialRecording, choice: EngineChoice, *, after: int
-) -> Confirmation | None:
+@dataclass(frozen=True)
+class Heard:
+    """Whether a state loses what was found, what was said of it, and how often it was asked."""
+
+    confirmed: Confirmed
+    said: str
+    repeats: Repeats = NOT_ASKED
+
+
+class LastWord(Protocol):
+    """Whoever is asked last."""
+
+    def confirm(self, state: CrashState, found: Finding) -> Heard:
+        """Whether a record of what was `found` is lost in that state each time."""
+
+    def doubt(self) -> str:
+        """Why no loss counts: what is missing where nothing was lost; empty if nothing is."""
+
+
+def asked_again(
+    look: Callable[[], Judgement], found: Sequence[Finding], *, looks: int, other: bool = False
+) -> Heard:
+    """Has a state of which something was `found` judged so many times more.
+
+    All that was found must be lost each time; by an `other` kernel one record of it, since that may
+    lose less, and the same each time.
+    """
+    first: Judgement | None = None
+    for number in range(1, looks + 1):
+        seen = look()
+        told = confirms(seen.findings, found)
+        same = first is None or lose_the_same(first.findings, seen.findings)
+        same &= other or losses(found) <= losses(seen.findings)
+        if told != "yes" or not same:
+            return Heard("no" if told == "yes" else told, _said(seen), Repeats(number, 1))
+        first = first or seen
+    assert first is not None, "it was asked at least once"
+    return Heard("yes", _said(first), Repeats(looks))
+
+
+@dataclass(frozen=True)
+class DiskLastWord:
+    """Asks a judge that `open_judge` makes."""
+
+    recorded: TrialRecording
+    open_judge: Callable[[], AbstractContextManager[StateJudge]]
+    looks: int
+    other: bool
+    """Whether that recovers with another kernel than has found what is asked for."""
+
+    def confirm(self, state: CrashState, found: Finding) -> Heard:
+        """As LastWord.  One that cannot be asked is not tried."""
+        try:
+            with self.open_judge() as states:
+                return asked_again(
+                    lambda: states.judge(state, received=False),
+                    [found],
+                    looks=self.looks,
+                    other=self.other,
+                )
+        except HostError as error:
+            return Heard("not tried", str(error))
+
+    def doubt(self) -> str:
+        """As LastWord; of records whose bytes are recognised, exposure analysis speaks."""
+        positive, cut = self.recorded.positive, self.recorded.timeline.cut
+        if positive is None or positive.where is Whole.ENDED or cut is None:
+            return ""
+        whole = plain_state(self.recorded.space, int(cut.at), everything=True)
+        try:
+            with self.open_judge() as states:
+                seen = states.judge(whole)
+        except HostError as error:
+            return f"whether the check still finds what is there could not be asked: {error}"
+        return f"{WHOLE_LOSES}: {seen.message}" if seen.lossy else ""
+
+
+def last_word(
+    recorded: TrialRecording, choice: EngineChoice, *, after: int, kernels: bool
+) -> LastWord | None:
     """Who has the last word on what engine `choice` finds; None if that is the engine itself.
 
-    Where the recorded kernel has recovered a state already, whether it does so again.
+    With `kernels` the recorded kernel is asked, if that is another; a program's check in any case.
     """
     files = place_of(recorded.parameters).files
-    if files is not Files.IMAGE and (
-        reader_alone(choice.name) or boots_recorded_kernel(choice.name)
-    ):
+    settled = reader_alone(choice.name) or boots_recorded_kernel(choice.name)
+    own = not kernels or (files is not Files.IMAGE and settled)
+    program = not is_recognised(recorded.parameters)
+    if own and not program:
         return None
 
-    def confirm(state: CrashState, found: Finding) -> tuple[Confirmed, str]:
-        try:
-            if files in (Files.HOST, Files.UNPACKED):
-                guest = replace(choice, name="uml")  # all of it, nothing on the host
-                with StateJudge(recorded, guest) as states:
-                    seen = states.judge(state, received=False)
-            else:
-                seen = judge_in_guest(recorded, state, after=after, received=False)
-        except HostError as error:
-            return "not tried", str(error)
-        return confirms(seen.findings, [found]), _said(seen)
+    def opened() -> AbstractContextManager[StateJudge]:
+        if own:
+            return StateJudge(recorded, choice, after=after)
+        if files in (Files.HOST, Files.UNPACKED):  # all of it in a guest, nothing on the host
+            return StateJudge(recorded, replace(choice, name="uml"))
+        return guest_judge(recorded, after=after)
 
-    return confirm
+    return DiskLastWord(recorded, opened, ASKED - TWICE if program else 1, not own)
 
 
 def _said(seen: Judgement) -> str:

@@ -11,7 +11,7 @@ from powercut.crash.explore import I64, InstantKind, events
 from powercut.crash.states import CrashState
 from powercut.explore.after import what_can_go_on
 from powercut.explore.clock import confirmation_s
-from powercut.explore.confirmation import confirmation
+from powercut.explore.confirmation import last_word
 from powercut.explore.exposure_agreement import contradictions
 from powercut.explore.findings import FindingCollector
 from powercut.explore.medium import RecordedCell
@@ -66,7 +66,9 @@ class DiskMedium:
         self.gaps: Sequence[str] = recorded.gaps
         self.at_cut: Sequence[CrashState] = ()
         self.names = names_of(recorded)
-        self.last_word = confirmation(recorded, self.engine, after=wanted.after)
+        self.last_word = last_word(
+            recorded, self.engine, after=wanted.after, kernels=wanted.confirm
+        )
         self.confirmation_s = confirmation_s(record.timings_s)
         # The repair of an image format comes before the boot, and is in no record.
         self.records_recoveries = raw and records_recoveries(self.engine.name)

@@ -208,7 +208,9 @@ class ExplorerRun:
             self.tally.add_states(worker, answers)
             for state, judged in zip(batch, answers.judged, strict=True):
                 same = partial(_same, state)
-                self.collected.add(state.policy, judged.findings, same, named=named)
+                self.collected.add(
+                    state.policy, judged.findings, same, named=named, repeats=judged.repeats
+                )
                 self.mapper.add(state, judged.findings)
                 yield state, judged
             self._tell("exploring")
@@ -252,7 +254,9 @@ class ExplorerRun:
         self.tally.add_recoveries(worker, answers)
         for judged in answers.judged:
             state = judged.again or task.state or NO_STATE
-            self.collected.add(judged.policy, judged.findings, partial(_same, state))
+            self.collected.add(
+                judged.policy, judged.findings, partial(_same, state), repeats=judged.repeats
+            )
         self._tell("cutting again")
 
     def _batches(self) -> Iterator[Sequence[CrashState]]:
@@ -267,7 +271,7 @@ class ExplorerRun:
     @property
     def _set_aside(self) -> float:
         """Seconds that the last word on what was found will take, by the recorded guest."""
-        if not self.wanted.confirm or self.medium.last_word is None:
+        if self.medium.last_word is None:
             return 0.0
         return self.collected.kinds_of_loss * self.medium.confirmation_s
 
@@ -302,8 +306,8 @@ class ExplorerRun:
             self.collected.add_general(
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
             )
-        confirm = medium.last_word if wanted.confirm else None
-        findings = self.collected.findings(partial(medium.name, keep=self.keep), confirm)
+        save = partial(medium.name, keep=self.keep)
+        findings = self.collected.findings(save, medium.last_word)
         cell, engine = medium.recorded_cell, medium.engine
         return ExploreResult(
             powercut=__version__,
@@ -331,7 +335,7 @@ class ExplorerRun:
                 self.exploration.coverage(),
                 at_cut=self._at_cut,
                 space=medium.space,
-                lossy=self.collected.lossy_states,
+                lossy=0 if self.collected.doubtful else self.collected.lossy_states,
                 not_recorded=self._not_recorded,
             ),
             findings=findings,

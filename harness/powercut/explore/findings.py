@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from powercut.checkers.repetition import NOT_ASKED, Repeats
 from powercut.crash.legality import tears_within
 from powercut.crash.states import CrashState, StateSpace
+from powercut.explore.confirmation import Heard, LastWord
 from powercut.model.contract import ATOMIC_UNIT
-from powercut.model.verdict import Confirmed, Finding, FindingKind, LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.store.exploration import ExplorationFinding, FoundState
 from powercut.store.trial_result import LOSS_KINDS
 
@@ -27,9 +29,6 @@ _TEARS: Final = "torn"
 
 NO_STATE: Final = CrashState(-1, ())
 """Stands for the state of a finding that is not about a single one."""
-
-Confirm = Callable[[CrashState, Finding], tuple[Confirmed, str]]
-"""Recovers a state once more with the recorded system: is what was found there, too?"""
 
 Save = Callable[[CrashState], str]
 """Keeps a state and returns its name."""
@@ -65,6 +64,9 @@ class FindingCollector:
         self._volatile = volatile
         self._kinds: dict[tuple[FindingKind, Verdict], _Kind] = {}
         self.lossy_states = 0
+        self.repeats = NOT_ASKED
+        self.doubtful = False
+        """Whether no loss convicts; known once `findings` were asked for."""
 
     def add(
         self,
@@ -73,10 +75,13 @@ class FindingCollector:
         state: Callable[[], CrashState],
         *,
         named: bool = False,
+        repeats: Repeats = NOT_ASKED,
     ) -> None:
         """Takes what was found in one state, which is only made if it is worth keeping.  One that
-        was `named` is an example before all others: it may have been confirmed.
+        was `named` is an example before all others: it may have been confirmed.  `repeats` says
+        how often the state was asked again.
         """
+        self.repeats += repeats
         lossy = False
         for finding in findings:
             lossy |= finding.verdict is Verdict.LOSSY
@@ -125,16 +130,30 @@ class FindingCollector:
             for lsn in of_kind.lsns
         }
 
-    def findings(self, save: Save, confirm: Confirm | None) -> tuple[ExplorationFinding, ...]:
+    def findings(self, save: Save, last: LastWord | None) -> tuple[ExplorationFinding, ...]:
         """All of them, the worst first.
 
-        With `confirm`, a loss that it bears out in none of its first states is INCONCLUSIVE.
+        A loss that whoever has the `last` word bears out in none of its first states is
+        INCONCLUSIVE.  So is every loss if the check contradicts itself, or misses something where
+        nothing was lost: the reason is a finding then.
         """
         found_kinds = [
-            self._finding(kind, verdict, of_kind, save, confirm)
+            self._finding(kind, verdict, of_kind, save, last)
             for (kind, verdict), of_kind in self._kinds.items()
         ]
+        lossy = any(found.verdict is Verdict.LOSSY for found in found_kinds)
+        found_kinds += [_doubt(why) for why in self._doubts(last if lossy else None)]
+        self.doubtful = any(found.kind is FindingKind.CONTROL for found in found_kinds)
+        if self.doubtful:
+            found_kinds = [_acquitted(found) for found in found_kinds]
         return tuple(sorted(found_kinds, key=lambda one: (-one.verdict, -one.states)))
+
+    def _doubts(self, last: LastWord | None) -> Iterator[str]:
+        known = (FindingKind.CONTROL, Verdict.INCONCLUSIVE) in self._kinds
+        if last is not None and not known and (why := last.doubt()):
+            yield why
+        if why := self.repeats.doubt:
+            yield why
 
     def _finding(
         self,
@@ -142,16 +161,17 @@ class FindingCollector:
         verdict: Verdict,
         of_kind: _Kind,
         save: Save,
-        confirm: Confirm | None,
+        last: LastWord | None,
     ) -> ExplorationFinding:
         examples = []
-        asked = confirm if verdict is Verdict.LOSSY else None
+        asked = last if verdict is Verdict.LOSSY else None
         borne_out = asked is None
         for number, (state, finding) in enumerate(of_kind.examples):
-            told: tuple[Confirmed, str] = ("not tried", "")
-            if asked and not borne_out and number < _CONFIRMED_MAX:
-                told = asked(state, finding)
-                borne_out = told[0] == "yes"
+            told = Heard("not tried", "")
+            if asked is not None and not borne_out and number < _CONFIRMED_MAX:
+                told = asked.confirm(state, finding)
+                self.repeats += told.repeats
+                borne_out = told.confirmed == "yes"
             general = state.instant < 0
             volatile = 0 if general else self._volatile(state.instant)
             examples.append(
@@ -164,8 +184,8 @@ class FindingCollector:
                     lsns=finding.lsns,
                     message=finding.message[:_MESSAGE_MAX],
                     difference=finding.difference,
-                    confirmed=told[0],
-                    confirmation=told[1][:_MESSAGE_MAX],
+                    confirmed=told.confirmed,
+                    confirmation=told.said[:_MESSAGE_MAX],
                 )
             )
         # What was borne out speaks for its kind.
@@ -180,6 +200,24 @@ class FindingCollector:
             torn_within=of_kind.torn_within,
             examples=tuple(examples),
         )
+
+
+def _acquitted(found: ExplorationFinding) -> ExplorationFinding:
+    lossy = found.verdict is Verdict.LOSSY
+    return found.model_copy(update={"verdict": Verdict.INCONCLUSIVE}) if lossy else found
+
+
+def _doubt(why: str) -> ExplorationFinding:
+    found = FoundState(id="", policy="", instant=-1, missing=0, volatile=0, lsns=(), message=why)
+    return ExplorationFinding(
+        kind=FindingKind.CONTROL,
+        verdict=Verdict.INCONCLUSIVE,
+        states=0,
+        distinct=1,
+        lsns=(),
+        by_policy={},
+        examples=(found,),
+    )
 
 
 def torn_within(space: StateSpace) -> Callable[[CrashState], bool] | None:

@@ -22,7 +22,7 @@ from powercut.crash.explore import I64, InstantKind, events
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore.confirmation import Confirmation
+from powercut.explore.confirmation import LastWord
 from powercut.explore.depth import SecondCuts
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.findings import FindingCollector
@@ -70,8 +70,8 @@ def look_at_folder(
         if doubts := _doubts_of_check(recording, judge):
             return FolderSeen(run.result(), doubts)
         positive = judge.positive()
-        control = _control(recording, promise, judge) if positive.passed else None
-        explored = run.explore() if positive.passed else run.result()
+        control = _control(recording, promise, judge) if positive.believed else None
+        explored = run.explore() if positive.believed else run.result()
         return FolderSeen(explored, (), control, positive, judge.reads)
 
 
@@ -94,7 +94,7 @@ class FolderMedium:
         self.space: StateSpace = judge.space
         self.gaps: Sequence[str] = ()  # the verdict tells them, even if no state was looked at
         self.names: Names | None = None
-        self.last_word: Confirmation | None = None
+        self.last_word: LastWord | None = judge
         self.confirmation_s = 0.0
         cut, everything = recording.record.cut_ns, judge.space.volatile(recording.record.cut_ns)
         self.at_cut: Sequence[CrashState] = (

@@ -4,7 +4,7 @@
 The check of a state is put on record.  Every folder that a cut could have left of that is legal for
 the folder that the check began with, and must give back what was required at the first cut: a check
 promises nothing.  Which checks are cut, and how deep, powercut.explore.depth says.  What loses
-something is made and checked a second time.
+something is made and checked as often as what convicts (powercut.checkers.repetition).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Protocol
 
-from powercut.checkers.repetition import loses, repeated
+from powercut.checkers.repetition import ASKED, loses, repeated
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
@@ -126,18 +126,19 @@ class FolderCuts:
         drawn(StateCount(coverage.legal_log2, coverage.instants, len(instants)))
 
     def judge_second(self, first: CrashState, second: SecondFolder) -> StateJudgement:
-        """What is wrong with it; what loses something is looked at twice."""
+        """What is wrong with it; what loses something is looked at as often as what convicts."""
 
         def look() -> list[Finding]:
             seen = self._judge.checked(second.record.space, second.tree)
             return self._judge.findings(first, seen)
 
+        found, repeats = repeated(look(), look, looks=ASKED)
         findings = tuple(
-            replace(one, message=f"after a cut {second.what}: {one.message}")
-            for one in repeated(look(), look)
+            replace(one, message=f"after a cut {second.what}: {one.message}") for one in found
         )
         policy = f"recovery/{second.state.policy}"
-        return StateJudgement(findings, again=self.beneath(first, second), policy=policy)
+        again = self.beneath(first, second)
+        return StateJudgement(findings, again=again, policy=policy, repeats=repeats)
 
     def beneath(self, first: CrashState, second: SecondFolder) -> CrashState:
         """`first`, of which nothing is kept: the records that it rests on are not."""

@@ -2,7 +2,8 @@
 """Crash states of a captured folder, one after the other: made, and checked by the user's command.
 
 States that look the same are checked once.  One that loses something is made and checked a second
-time, and counts only if the check says the same again.
+time, and counts only if the check says the same again; what convicts is asked more often
+(powercut.explore.confirmation).  A state that is the folder as it was at the cut convicts nobody.
 """
 
 from __future__ import annotations
@@ -10,18 +11,27 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from powercut.checkers.repetition import repeated
+from powercut.checkers.repetition import (
+    ASKED,
+    NOT_ASKED,
+    TWICE,
+    loses,
+    repeated,
+    without_whole,
+)
 from powercut.closing import Closing
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
+from powercut.explore.confirmation import Heard, asked_again
 from powercut.explore.state_judge import Judgement
 from powercut.explore.work import StateJudgement
 from powercut.model.observation import Observation
-from powercut.model.positive import PositiveControl, Whole
+from powercut.model.positive import WHOLE_LOSES, PositiveControl, Whole
 from powercut.model.printable import printable
 from powercut.model.reads import CheckReads
 from powercut.model.timeline import RequestKind
@@ -31,6 +41,8 @@ from powercut.rig.reads import forget_reads, keeps_dates, never_read
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 from powercut.workload.program.positive import found_in
+
+_AGAIN: Final = b"again"
 
 Answer = Callable[[], StateJudgement]
 """Waits for what came of a state.  Raises HostError."""
@@ -63,6 +75,7 @@ class FolderJudge(Closing):
         self.reads: CheckReads | None = None
         self._known: dict[bytes, Future[Observation]] = {}
         self._asked: set[bytes] = set()
+        self._whole = fingerprint(self._at_cut())
         self.jobs = jobs
         self._pool = ThreadPoolExecutor(jobs, thread_name_prefix="check")
 
@@ -89,11 +102,16 @@ class FolderJudge(Closing):
         first = self._observed(self.space, tree)
 
         def answer() -> StateJudgement:
+            known = name + _AGAIN in self._known
+
             def again() -> list[Finding]:
                 return self.findings(state, self._observed(self.space, tree, again=True).result())
 
-            findings = repeated(self.findings(state, first.result()), again)
-            return StateJudgement(findings, pruned=pruned, disk=name)
+            findings, repeats = repeated(self.findings(state, first.result()), again)
+            if name == self._whole and loses(findings):
+                findings = without_whole(findings)
+            repeats = NOT_ASKED if known else repeats
+            return StateJudgement(findings, pruned=pruned, disk=name, repeats=repeats)
 
         return answer
 
@@ -104,12 +122,43 @@ class FolderJudge(Closing):
     def positive(self) -> PositiveControl:
         """What the check finds in the folder as it was at the cut, which lacks nothing
         (powercut.model.positive).  What was in a mapping alone had not been written then.
+
+        What nothing could carry is not required of any state from then on.
         """
-        cut, acked = self.recording.record.cut_ns, self.recording.history.acked
-        state = CrashState(cut, tuple(self.space.volatile(cut).tolist()))
-        tree = self.space.tree(state)
+        tree, history = self._at_cut(), self.recording.history
         seen = self.checked(self.space, tree, written=self._written(tree))
-        return found_in(frozenset(acked.tolist()), Whole.ISSUED, seen)
+        control = found_in(frozenset(history.acked.tolist()), Whole.ISSUED, seen)
+        missing = frozenset(one for span in control.missing for one in span)
+        wrong = {operation for operation, _ in sighting_of(seen).wrong}
+        unknown = control.trouble or not control.found or wrong & missing
+        if control.passed or unknown or not self.recording.nothing_written_since(missing):
+            return control
+        self.recording = replace(self.recording, history=history.without_acks(missing))
+        return replace(control, unwritten=True)
+
+    def _at_cut(self) -> Tree:
+        cut = self.recording.record.cut_ns
+        return self.space.tree(CrashState(cut, tuple(self.space.volatile(cut).tolist())))
+
+    def confirm(self, state: CrashState, found: Finding) -> Heard:
+        """As powercut.explore.confirmation.LastWord; what a second cut has left was asked so often
+        when it was found."""
+        if state.again is not None:
+            return Heard("yes", "")
+        tree = self.space.tree(state)
+
+        def look() -> Judgement:
+            return Judgement(tuple(self.findings(state, self.checked(self.space, tree))), ())
+
+        return asked_again(look, [found], looks=ASKED - TWICE)
+
+    def doubt(self) -> str:
+        """As LastWord."""
+        cut = CrashState(self.recording.record.cut_ns, ())
+        findings = self.findings(cut, self.checked(self.space, self._at_cut()))
+        if not loses(findings):
+            return ""
+        return f"{WHOLE_LOSES}: {'; '.join(finding.message for finding in findings)}"
 
     def _written(self, tree: Tree) -> tuple[str, ...]:
         """The files of `tree` that hold something which the program wrote."""
@@ -132,7 +181,7 @@ class FolderJudge(Closing):
         self, space: FolderSpace, tree: Tree, *, again: bool = False
     ) -> Future[Observation]:
         """What the check says; with `again` what it says the second time, once for each folder."""
-        name = fingerprint(tree) + bytes([again])
+        name = fingerprint(tree) + (_AGAIN if again else b"")
         if name not in self._known:
             self._known[name] = self._pool.submit(self.checked, space, tree)
         return self._known[name]

@@ -16,7 +16,7 @@ from typing import Protocol
 from powercut.crash.explore import I64, Coverage, InstantKind
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore.confirmation import Confirmation
+from powercut.explore.confirmation import LastWord
 from powercut.explore.findings import FindingCollector
 from powercut.explore.request import ExploreRequest
 from powercut.explore.state_map import StateMapper
@@ -70,7 +70,7 @@ class Medium(Protocol):
     names: Names | None
     """Tells kinds of writes."""
 
-    last_word: Confirmation | None
+    last_word: LastWord | None
     """Whoever confirms what is found; None if that is the engine itself."""
 
     confirmation_s: float

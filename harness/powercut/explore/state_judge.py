@@ -221,10 +221,17 @@ def require_recorded_kernel(recording: Recording, engine: str) -> None:
     made.require_kernel(system.versions)
 
 
-def judge_in_guest(
-    recording: Recording, state: CrashState, *, after: int = 0, received: bool = True
-) -> Judgement:
+def judge_in_guest(recording: Recording, state: CrashState) -> Judgement:
     """What the recorded kernel makes of `state`, in a guest of its own.
+
+    Raises UsageError and HostError as `guest_judge`.
+    """
+    with guest_judge(recording) as states:
+        return states.judge(state)
+
+
+def guest_judge(recording: Recording, *, after: int = 0) -> StateJudge:
+    """A judge with the recorded kernel, in a guest of its own; nothing is started.
 
     Raises UsageError for a recording that does not say what its guest was, and HostError
     if this host cannot run it, or has another kernel for it.
@@ -233,8 +240,7 @@ def judge_in_guest(
         raise UsageError("the guest that wrote an imported log is not known")
     guest = EngineChoice("guest")
     require_recorded_kernel(recording, guest.name)
-    with StateJudge(recording, guest, after=after, state_s=_GUEST_STATE_S) as states:
-        return states.judge(state, received=received)
+    return StateJudge(recording, guest, after=after, state_s=_GUEST_STATE_S)
 
 
 def _known(recording: Recording) -> RecoveryPlan:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from powercut.checkers.repetition import NOT_ASKED, Repeats
 from powercut.crash.order import ALL_POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
@@ -64,7 +65,7 @@ class StateJudgement:
     else the batch has it.  `went_on` says that the workload went on after its recovery,
     `no_room` that there was none for it to.  `disk` is a digest of the state's bytes, empty if
     nobody wanted one.  `same_files`: it was recovered, and its files were those of an earlier
-    state, whose check holds for it.
+    state, whose check holds for it.  `repeats` says how often it was asked again for what it loses.
     """
 
     findings: tuple[Finding, ...]
@@ -76,6 +77,7 @@ class StateJudgement:
     went_on: bool = False
     no_room: bool = False
     disk: bytes = b""
+    repeats: Repeats = NOT_ASKED
 
 
 @dataclass

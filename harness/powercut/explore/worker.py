@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final
 
-from powercut.checkers.repetition import lose_the_same, loses, repeated
+from powercut.checkers.repetition import lose_the_same, loses, repeated, without_whole
 from powercut.closing import ResourceOwner
 from powercut.crash.states import CrashState
+from powercut.crash.whole import lacks_nothing
 from powercut.explore.depth import (
     Recovered,
     SecondCuts,
@@ -27,6 +28,7 @@ from powercut.explore.state_judge import StateJudge, claims_at
 from powercut.explore.work import Answers, Batch, Deepen, StateJudgement, Work
 from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.positive import Whole
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
@@ -93,10 +95,28 @@ class LocalWorker(ResourceOwner):
             self._forget(states)
         in_time = sorted(range(len(states)), key=lambda at: states[at].instant)
         judged = {
-            at: self._judge(self._states.writes(states[at]), claims_at(self._recorded, states[at]))
+            at: self._convicting(
+                states[at],
+                self._judge(self._states.writes(states[at]), claims_at(self._recorded, states[at])),
+            )
             for at in in_time
         }
         return Answers(tuple(judged[at] for at in range(len(states))), self._states.boots)
+
+    def _convicting(self, state: CrashState, judged: StateJudgement) -> StateJudgement:
+        """`judged`, in which a state that lacks nothing convicts nobody.
+
+        But where a run that ended without a cut has shown that the check finds what the disk was
+        never given, the state does; and of bytes that are recognised exposure analysis speaks.
+        """
+        positive, cut = self._recorded.positive, self._recorded.timeline.cut
+        if positive is None or positive.where is Whole.ENDED or cut is None:
+            return judged
+        if not loses(judged.findings):
+            return judged
+        if not lacks_nothing(self._recorded.space, state, int(cut.at)):
+            return judged
+        return replace(judged, findings=without_whole(judged.findings))
 
     def _forget(self, states: Sequence[CrashState]) -> None:
         """As if `states` were the first that are judged."""
@@ -261,8 +281,8 @@ class LocalWorker(ResourceOwner):
             if not loses(second.findings):
                 return observation, second
             judged, second = second, found(self._states.look_again(writes))
-        findings = repeated(judged.findings, lambda: second.findings)
-        return observation, replace(judged, findings=findings)
+        findings, repeats = repeated(judged.findings, lambda: second.findings)
+        return observation, replace(judged, findings=findings, repeats=repeats)
 
     @property
     def _same_files(self) -> int:

@@ -7,7 +7,7 @@ Operations are numbers; they may be tried in parallel and acknowledged in any or
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -74,6 +74,11 @@ class OperationHistory:
         """Operations that recovery must return after a cut at `instant`."""
         count = int(np.searchsorted(self.ack_ns, instant, side="left"))
         return frozenset(self.acked[:count].tolist())
+
+    def without_acks(self, operations: Collection[int]) -> OperationHistory:
+        """The same, but that `operations` were only tried."""
+        kept = ~np.isin(self.acked, np.fromiter(operations, np.int64, len(operations)))
+        return replace(self, acked=self.acked[kept], ack_ns=self.ack_ns[kept])
 
     def required(self, instant: int) -> LsnRange | None:
         """The acks before `instant`, by their number in order; None if there is none.

@@ -20,6 +20,14 @@ If the check misses something in all of them, either the check does not see it, 
 acknowledges what it never wrote (what is in its own memory goes with the process), or takes away
 what it acknowledged.  Evidence cannot tell these apart: the verdict is INCONCLUSIVE, and no state
 convicts.  Nor is it ever SAFE.  Operations that were tried and not acknowledged count in none.
+
+But for one case (`unwritten`), of captured folders, where nobody else writes: the check finds some
+operations, and of the others it says nothing, and nothing at all was written from the first attempt
+of these to the cut.  So nothing could carry them, and no check could find them.  It is believed of
+those that it finds; the others count as tried.  Whether the program kept them in its memory is
+shown by states of the others: if it acknowledged one of these before it wrote it, too, the verdict
+is LOSSY, and they were never written.  Else they may have nothing of their own to write (a key
+deleted that is not there, the same value again): INCONCLUSIVE.
 """
 
 from __future__ import annotations
@@ -32,6 +40,12 @@ from typing import Final
 from powercut.model.verdict import LsnRange
 
 _NAMED_MAX: Final = 4
+
+WHOLE_LOSES: Final = (
+    "the check, or the machine that it ran on, is not to be believed: in a state that lacks "
+    "nothing of what was written before the cut, it misses something"
+)
+"""Why no loss counts: a sentence without what the check said."""
 
 
 class Whole(enum.Enum):
@@ -59,7 +73,7 @@ class PositiveControl:
     """What a check found in the state `where`, of the operations `acknowledged` by then.
 
     `missing` are those that it did not find, or called wrong.  `trouble` is why it does not count
-    whatever it found; empty if it does.
+    whatever it found; empty if it does.  `unwritten`: nothing could carry what is missing.
     """
 
     where: Whole
@@ -67,11 +81,17 @@ class PositiveControl:
     acknowledged: int
     missing: tuple[LsnRange, ...] = ()
     trouble: str = ""
+    unwritten: bool = False
 
     @property
     def passed(self) -> bool:
         """Whether the check sees what is there."""
         return not self.missing and not self.trouble
+
+    @property
+    def believed(self) -> bool:
+        """Whether something follows from what it misses of the operations that it has found."""
+        return self.passed or self.unwritten
 
     @property
     def told(self) -> str:
@@ -94,13 +114,34 @@ class PositiveControl:
         what = "the check does not see what is there"
         if not self.missing:
             return f"{what}: {self.where.words}, where nothing was lost, {self.trouble}"
-        first = ", ".join(map(str, self.missing[:_NAMED_MAX]))
-        more = len(self.missing) - _NAMED_MAX
-        rest = f" and {more:,} more ranges" if more > 0 else ""
+        if self.unwritten:
+            return (
+                f"{self._unwritten}: the program kept them in its own memory, which ends with it, "
+                "or they have nothing to write and the check does not report them"
+            )
         also = f"; {self.trouble}" if self.trouble else ""
         return (
-            f"{what}: it found {self.told}, where nothing was lost; not found: {first}{rest}{also}"
+            f"{what}: it found {self.told}, where nothing was lost; not found: {self._named}{also}"
         )
+
+    @property
+    def kept_back(self) -> str:
+        """The same where the program has kept back others, which it wrote after their acks."""
+        return f"{self._unwritten}: the program kept them in its own memory, which ends with it"
+
+    @property
+    def _unwritten(self) -> str:
+        return (
+            f"never written: {self._named} were acknowledged, and nothing was written from their "
+            "first attempt to the cut"
+        )
+
+    @property
+    def _named(self) -> str:
+        """What is missing, in words."""
+        first = ", ".join(map(str, self.missing[:_NAMED_MAX]))
+        more = len(self.missing) - _NAMED_MAX
+        return f"{first} and {more:,} more ranges" if more > 0 else first
 
 
 def best_of(tried: Sequence[PositiveControl]) -> PositiveControl | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from powercut.crash.folder import FileState, FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
@@ -21,6 +23,7 @@ from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.model.outside import LeftFiles, Link, Outside, outside_of
+from powercut.model.units import NEVER
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
 
@@ -58,6 +61,15 @@ class CaptureRecording:
         record = self.record
         links = _links(self.folder, record) if record.elsewhere != LeftFiles() else ()
         return outside_of(record.folder, links, record.elsewhere, record.scratch, alone=alone)
+
+    def nothing_written_since(self, operations: frozenset[int]) -> bool:
+        """Whether nothing at all was written or changed since the first of these was tried."""
+        tried = np.isin(self.history.attempted, sorted(operations))
+        since = int(self.history.attempt_ns[tried].min(initial=NEVER))
+        return not any(
+            one.op is not FolderOp.FLUSH and one.submitted_ns >= since
+            for one in self.folder.requests
+        )
 
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
         """Its crash states."""

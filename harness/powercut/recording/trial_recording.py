@@ -17,6 +17,7 @@ from powercut.model.contract import CutKind
 from powercut.model.errors import DamagedRecording
 from powercut.model.history import History
 from powercut.model.machine import BackingImage
+from powercut.model.positive import PositiveControl
 from powercut.model.timeline import Timeline
 from powercut.recording.bound import doubts_of, read_acks, read_disk_log, read_lines
 from powercut.recording.open_recording import RecordedSystem, Recording
@@ -43,6 +44,7 @@ class TrialRecording(Recording):
 
     record: TrialRecord
     plan: RecoveryPlan
+    positive: PositiveControl | None = None
 
     @classmethod
     def of(
@@ -170,7 +172,7 @@ def _of_lines(
     recording = TrialRecording.of_promises(trial, record, timeline, promises, gaps)
     control = positive_of(trial, record, workload, promises)
     blind = "" if control is None or control.passed else control.message
-    return replace(recording, blind=blind)
+    return replace(recording, blind=blind, positive=control)
 
 
 def _require_images(trial: TrialDir, record: TrialRecord) -> None:

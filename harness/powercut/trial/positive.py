@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
+from powercut.checkers.repetition import ASKED, TWICE, loses
 from powercut.crash.states import StateSpace
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
@@ -27,7 +28,7 @@ from powercut.recording.positive import needs_positive, positive_of
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig.going_on import going_on
-from powercut.scenario.settings import ProgramSettings
+from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.trial.job import RecordingInProgress
 from powercut.workload.port import MOUNT_POINT, AcksByLines, Promises
 
@@ -36,12 +37,25 @@ _SLOWER: Final = 4.0
 
 _LEAST_S: Final = 30.0
 _FIRST_LEAST_S: Final = 10.0
-_MORE_SHARE: Final = 4
 _MORE_LEAST: Final = 16
-"""The second run goes on by a quarter of the acks that count, and by as many at least."""
+"""The second run goes on by as many acks as count, and by so many at least: what writes each time
+that it has acknowledged some more, and has done so once, does so again before that."""
 
 Opened = Callable[[RecoveryPlan], AbstractContextManager[RecoveryEngine]]
 """An engine that is up for another plan on the same disk."""
+
+
+def looks_of(run: RecordingInProgress, seen: Observation) -> int:
+    """How often what the cut left is looked at in all, if the check has `seen` that at first.
+
+    More often where it would convict; a control that must lose something convicts nobody.
+    """
+    workload = run.workload
+    assert isinstance(workload, AcksByLines)
+    if run.cut_ns is None or run.job.control not in (None, ControlKind.HONEST):
+        return TWICE
+    promises = workload.promises_by_lines(read_lines(run.directory), run.cut_ns)
+    return ASKED if loses(promises.check(promises.claims_received(), seen)) else TWICE
 
 
 def look_where_nothing_was_lost(
@@ -79,9 +93,9 @@ def look_where_nothing_was_lost(
     acked = promises.acked
     took_s = (run.cut_ns - (promises.start_ns or run.cut_ns)) / 1e9
     # A program may be made to acknowledge so many operations and no more.
-    more = max(_MORE_LEAST, acked // _MORE_SHARE)
+    more = max(_MORE_LEAST, acked)
     for acks, least_s in ((acked, _FIRST_LEAST_S), (acked + more, _LEAST_S)):
-        seconds = max(least_s, _SLOWER * took_s)
+        seconds = max(least_s, _SLOWER * took_s * acks / max(1, acked))
         going = going_on(plan, run.job.parameters, run.job.run_id, acks, seconds=seconds)
         with other(going) as second:
             ended = second.recover([], timeout_s=timeout_s + seconds)

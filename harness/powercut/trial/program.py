@@ -5,8 +5,8 @@ The program's folder is made by `setup` (powercut.trial.preparation), and is dur
 comes on.  What its check finds there is evidence, too: a check that finds operations where none was
 tried cannot be believed.
 
-After the cut the medium is recovered by the program's own check, twice: what it does not say again
-is not known.
+After the cut the medium is recovered by the program's own check, twice, and `ASKED` times if it
+misses something: what it does not say again is not known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.rig.image_difference import changed_parts
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
-from powercut.trial.positive import look_where_nothing_was_lost
+from powercut.trial.positive import look_where_nothing_was_lost, looks_of
 from powercut.trial.preparation import Preparation
 from powercut.trial.program_lines import ProgramLines
 from powercut.trial.system import System
@@ -97,9 +97,11 @@ class ProgramWork:
                 raise
             keep = run.directory.write_observation
             seen = _answer(engine, left, keep, "what the cut left", timeout_s)
-            if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
-                words = "the same disk was recovered twice, and the check did not say the same"
-                keep(Observation.failed(Failure.NOT_REPEATED, words))
+            for _ in range(1, looks_of(run, seen)):
+                if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
+                    words = "the same disk was recovered again, and the check did not say the same"
+                    keep(Observation.failed(Failure.NOT_REPEATED, words))
+                    break
             look_where_nothing_was_lost(
                 run, engine, run.plan, system.recovering, left, timeout_s=timeout_s
             )

@@ -6,7 +6,8 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
 1. The recording has no gap, and ten operations were acknowledged in it.
 2. The check finds nothing in the folder as it was before the program's first attempt, and every
    acknowledged operation where nothing was lost.  Else no state is looked at: the check would
-   neither convict nor acquit.
+   neither convict nor acquit.  What nothing could carry is let out, and keeps it from being SAFE
+   (powercut.model.positive).
 3. The control: on a host that ignores every sync the check misses something.
 4. Of the files that were written it has read one at least, and not their names and sizes alone;
    those that it did not read are named beside the verdict.  So are files outside of DIR, and
@@ -14,7 +15,9 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
 5. `STATES_MIN` states were looked at, or all that there are; in none of them anything was lost,
    and none is unknown.
 
-A state that loses something counts if it does so twice (powercut.checkers.repetition).
+A state that loses something counts if it does so each time that it is asked
+(powercut.checkers.repetition), and lacks something: where all that was written before the cut is
+there, a loss is a doubt about the check, and no state convicts.
 """
 
 from __future__ import annotations
@@ -43,9 +46,9 @@ def verdict_of_capture(
     outside = recording.outside(alone=alone)
     reasons = tuple(dict.fromkeys(_reasons(recording, seen, outside)))
     verdict = Verdict.SAFE
-    if explored.coverage.lossy:
+    if any(one.verdict is Verdict.LOSSY for one in explored.findings):
         verdict = Verdict.LOSSY
-    elif reasons or any(one.verdict is not Verdict.LOSSY for one in explored.findings):
+    elif reasons or explored.findings:
         verdict = Verdict.INCONCLUSIVE
     control = _control(seen)
     rows = [row for row in recording.space(promise).rows if row.request.submitted_ns > start]
@@ -79,13 +82,16 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) ->
         yield few
     yield from seen.doubts
     if seen.positive is not None and not seen.positive.passed:
-        yield seen.positive.message
+        yield seen.positive.kept_back if _early(seen) else seen.positive.message
         if outside.words:
             yield outside.words
     if seen.reads is not None and seen.reads.blind:
         yield seen.reads.blind
     if outside.doubt:
         yield outside.doubt
+    for found in seen.explored.findings:
+        if found.kind is FindingKind.CONTROL:
+            yield found.examples[0].message
     control = _control(seen)
     if control is None:
         return  # what the check says was not believed before
@@ -97,6 +103,22 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) ->
     coverage = seen.explored.coverage
     if coverage.distinct < STATES_MIN and not coverage.lossy and not coverage.exhausted:
         yield f"only {coverage.distinct} states were looked at"
+
+
+def _early(seen: FolderSeen) -> bool:
+    """Whether an operation was acknowledged before it was written: a state loses it that lacks
+    nothing of what had been issued by then.
+    """
+    return (
+        seen.positive is not None
+        and seen.positive.unwritten
+        and any(
+            found.kind is FindingKind.LOST
+            and found.verdict is Verdict.LOSSY
+            and any(not one.missing for one in found.examples)
+            for found in seen.explored.findings
+        )
+    )
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

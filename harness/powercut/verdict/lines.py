@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
+from powercut.crash.states import StateSpace
+from powercut.crash.whole import lacks_nothing
 from powercut.disk.pclog import injected_errors
 from powercut.model.enough import too_few_operations
+from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
-from powercut.model.operations import OperationHistory
-from powercut.model.positive import PositiveControl
+from powercut.model.operations import OperationHistory, Sighting
+from powercut.model.positive import PositiveControl, Whole
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER, Instant
-from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
+from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
+from powercut.recording.materialize import cut_state
 from powercut.recording.positive import positive_of
 from powercut.scenario.settings import ControlKind
 from powercut.store.loss_story import LossStory
@@ -32,7 +38,13 @@ from powercut.verdict.observation import observation_of
 from powercut.verdict.reading import Gaps
 from powercut.verdict.untested import untested_of_program
 from powercut.workload.port import AcksByLines, Promises
+from powercut.workload.program.claims import sighting_of
 
+_BOTH: Final = (
+    "the cut left all that was written before it, and on a disk of the same bytes the check found "
+    "every operation: it contradicts itself"
+)
+_NAMED_MAX: Final = 4
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
 
@@ -76,11 +88,11 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
             checkers["operations"] = lambda: _after_cut(known, seen, live=live)
     positive = None if promises is None else positive_of(directory, record, workload, promises)
     checkers["control"] = lambda: [*_blind(record, positive)]
-    judgement = run_checkers(checkers)
+    judgement = _with_unwritten(run_checkers(checkers), directory, positive)
     if doubts:
         judgement = without_conviction(judgement, "; ".join(doubts))
-    elif positive is not None and not positive.passed:
-        judgement = without_conviction(judgement, "the check does not see what is there")
+    elif why := _unbelieved(timeline, promises, positive, judgement):
+        judgement = without_conviction(judgement, why)
     elif _must_notice(record, judgement) and not _noticed(judgement):
         judgement = without_conviction(judgement, "its check has missed nothing")
     return TrialResult.judged(
@@ -100,6 +112,60 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         untested=tuple(untested_of_program(record, positive)),
         injected=() if timeline is None else tuple(_injected(timeline)),
     )
+
+
+def _with_unwritten(
+    judgement: Judgement, directory: TrialDir, positive: PositiveControl | None
+) -> Judgement:
+    """`judgement`, which names what was lost because the disk was never given it.
+
+    No write could carry what the check does not find with every write that was issued, if it finds
+    such operations after a run that ended without a cut.
+    """
+    if positive is None or positive.where is not Whole.ENDED or not positive.passed:
+        return judgement
+    with suppress(DamagedRecording):
+        issued = directory.read_whole(directory.issued)
+        if issued is not None and issued.recovered and issued.complete:
+            seen = sighting_of(issued)
+            wrong = {operation for operation, _ in seen.wrong}
+            findings = tuple(_unwritten(one, seen, wrong) for one in judgement.findings)
+            return replace(judgement, findings=findings)
+    return judgement
+
+
+def _unwritten(finding: Finding, issued: Sighting, wrong: set[int]) -> Finding:
+    if finding.kind is not FindingKind.LOST:
+        return finding
+    lost = {operation for span in finding.lsns for operation in span}
+    never = lsn_ranges(lost - issued.those_present(lost) - wrong)
+    if not never:
+        return finding
+    named = ", ".join(map(str, never[:_NAMED_MAX])) + (" and more" if never[_NAMED_MAX:] else "")
+    told = f"never written: no write that was issued before the cut carries {named}"
+    return replace(finding, message=f"{finding.message}; {told}")
+
+
+def _unbelieved(
+    timeline: Timeline | None,
+    promises: Promises | None,
+    positive: PositiveControl | None,
+    judgement: Judgement,
+) -> str:
+    """Why the check convicts nobody; empty if it may.
+
+    Where the cut lacks nothing, the check has found every ack on a disk of the same bytes: what it
+    misses after such a cut is a doubt about the check, or about the machine.
+    """
+    if positive is not None and not positive.passed:
+        return "the check does not see what is there"
+    if timeline is None or promises is None or judgement.verdict is not Verdict.LOSSY:
+        return ""
+    if positive is None or positive.where is not Whole.ISSUED or timeline.cut is None:
+        return ""
+    space = StateSpace(timeline, promises.requirements)
+    whole = lacks_nothing(space, cut_state(space), int(timeline.cut.at))
+    return _BOTH if whole else ""
 
 
 def _not_met(record: TrialRecord, timeline: Timeline) -> Iterator[str]:

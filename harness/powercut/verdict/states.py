@@ -8,8 +8,9 @@ leads to the bytes (a file system, an image format) is there after a cut, only r
    the workload may continue: what recovery takes for free may be an acknowledged record.  With the
    default budget none are of a trial that its own cut has convicted.
 2. Nor of controls that must be LOSSY: what counts is what their cut lost.
-3. A loss in a recovered state makes the trial LOSSY if the recorded kernel loses it, too
-   (powercut.explore.findings).
+3. A loss in a recovered state makes the trial LOSSY if whoever has the last word loses it, too
+   (powercut.explore.confirmation).  A check that contradicts itself, or misses something in a state
+   that lacks nothing, convicts nobody: what the cut has lost by it is no loss then, either.
 4. SAFE needs recovered states, the one of nothing but what is durable among them.  Without, it
    is INCONCLUSIVE, unless the log lies on the bare disk, where bytes are all there is.
 """
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from powercut.checkers.acks import ACK_WINDOW
+from powercut.checkers.judge import Judgement, without_conviction
 from powercut.crash.order import AT_ACKS
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.enough import STATES_MIN
@@ -85,21 +87,30 @@ def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> Tr
     elif seen is None and isinstance(workload_of(record.parameters), AcksByLines):
         states.map_cut(trial)
     every = [*(record.finding() for record in result.findings), *findings]
+    verdict = max(result.verdict, *(finding.verdict for finding in findings), Verdict.SAFE)
+    if any(finding.kind is FindingKind.CONTROL for finding in findings):
+        every, verdict = _unbelievable(every)
     # What a workload was promised that went on after a recovery is no record of this trial.
     lost = _of_this_run(trial, record, result.commits_acked, lost_lsns(every))
     spent = {} if seen is None else {"explore": seen.seconds_in_all}
     return result.model_copy(
         update={
             "findings": tuple(FindingRecord.of(finding) for finding in every),
-            "verdict": max(
-                result.verdict, *(finding.verdict for finding in findings), Verdict.SAFE
-            ),
+            "verdict": verdict,
             "commits_lost": sum(len(span) for span in lost),
             "lost_lsns": lost,
             "states": recovered,
             "timings_s": result.timings_s | spent,
         }
     )
+
+
+def _unbelievable(every: list[Finding]) -> tuple[list[Finding], Verdict]:
+    """The same where the check was found out after the cut had been judged by it."""
+    judgement = without_conviction(
+        Judgement(tuple(every), Verdict.INCONCLUSIVE), "its check is not to be believed"
+    )
+    return list(judgement.findings), judgement.verdict
 
 
 def _of_this_run(
@@ -195,8 +206,9 @@ def _finding(result: ExploreResult, found: ExplorationFinding) -> Finding:
     first = found.examples[0]
     doubt = ""
     if first.confirmation and first.confirmed != "yes":
-        said = "loses nothing of it" if first.confirmed == "no" else "could not be asked"
-        doubt = f" (User-Mode Linux loses it, and the recorded kernel {said}: {first.confirmation})"
+        said = "was not borne out" if first.confirmed == "no" else "could not be asked for"
+        who = f"{result.engine} loses it, which {said} by the last word"
+        doubt = f" ({who}: {first.confirmation})"
     where = f"in crash state {first.id} ({first.policy}), " if first.id else ""
     more = found.states - 1
     checked = result.coverage.distinct + result.coverage.recovery_states

@@ -3,7 +3,8 @@
 
 Where the bytes of a record survived and only what leads to them is gone, exposure analysis
 cannot name the record.  Then the disk that the cut left is built again from the recording and
-given to the recorded kernel, in a guest of its own: it must lose the very same records.
+given to the recorded kernel, in a guest of its own: it must lose the very same records; a program's
+check is asked as often as what convicts (powercut.checkers.repetition).
 confirmation.json beside the recording says whether it did; it lies outside of the seal, since
 it follows from it.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from powercut.explore.state_judge import judge_in_guest
+from powercut.checkers.repetition import ASKED
+from powercut.explore.state_judge import guest_judge
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.recording.consent import require_consent
@@ -88,12 +90,14 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
     if not recording.imported:
         require_consent(recording.directory, system.parameters)
     require_recorded_program(system.parameters, system.versions, system.program_files)
-    again = judge_in_guest(recording, cut_state(recording.space))
-    if again.verdict is Verdict.INCONCLUSIVE:
-        raise HostError(again.message)
-    lost = _live_lsns(result)
-    if lost and again.lsns == lost:
-        how = "the disk that the cut left was recovered again, and lost the same records"
-        return Confirmation(confirmed=True, how=how, lsns=again.lost)
-    how = "the disk that the cut left was recovered again, and lost other records"
-    return Confirmation(confirmed=False, how=how, lsns=again.lost)
+    lost, cut = _live_lsns(result), cut_state(recording.space)
+    with guest_judge(recording) as states:
+        for _ in range(1 if recording.known_promises is None else ASKED):
+            again = states.judge(cut)
+            if again.verdict is Verdict.INCONCLUSIVE:
+                raise HostError(again.message)
+            if not lost or again.lsns != lost:
+                how = "the disk that the cut left was recovered again, and lost other records"
+                return Confirmation(confirmed=False, how=how, lsns=again.lost)
+    how = "the disk that the cut left was recovered again, and lost the same records"
+    return Confirmation(confirmed=True, how=how, lsns=again.lost)

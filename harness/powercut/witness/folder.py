@@ -72,6 +72,13 @@ def minimize_folder(
     witness_state = space.legal(state_of(space, state.instant, items))
     items = items_of(space, witness_state)
     judgement = judge.judge(witness_state)
+    for found in judgement.lossy:
+        if judge.confirm(witness_state, found).confirmed != "yes":
+            raise UsageError(
+                f"asked again of what the search from state {name} has found, the check did not "
+                "say the same",
+                hint="mend the check: what contradicts itself has no cause",
+            )
     drops = [item for item in items if isinstance(item, Drop)]
     story = FolderStory(recording, space, state.instant)
     dropped = story.lost(drops)

@@ -18,9 +18,11 @@ import numpy as np
 
 from powercut import __version__
 from powercut.checkers.judge import confirms
+from powercut.checkers.repetition import ASKED
 from powercut.crash.exposure import exposure
 from powercut.crash.states import CrashState
 from powercut.explore.clock import Clock, confirmation_s
+from powercut.explore.confirmation import asked_again
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import (
     Judgement,
@@ -73,7 +75,8 @@ def minimize(
     what an exploration found, or what the exposure analysis names.  With `lsn` that record
     must stay lost, else any one of those lost at the beginning.  `engine` recovers the states, and
     `kernel` is its User-Mode Linux: the host's, or that of a Debian suite.
-    `confirm` also recovers the witness with the recorded kernel, in a guest.  A budget of time runs
+    `confirm` also recovers the witness with the recorded kernel, in a guest; the check of a
+    program is asked as often as what convicts.  A budget of time runs
     from `begun` (time.monotonic), by default from now, and includes start and confirmation.
 
     Raises UsageError if nothing is lost, and HostError if no engine can recover a state.
@@ -92,13 +95,13 @@ def minimize(
         items = search.run(items_of(recording.space, state))
         smallest = state_of(recording.space, state.instant, items)
         judgement = judge.judge(smallest)
+        settled = _asked_again(recording, judge, smallest, judgement)
         gone = [item for item in items if isinstance(item, Drop)]
-        dropped = dropped_writes(
-            recording, state.instant, [(d.write, d.begin, d.end) for d in gone]
-        )
+        parts = [(d.write, d.begin, d.end) for d in gone]
+        dropped = dropped_writes(recording, state.instant, parts)
         told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
         later = later_step(recording, judge, smallest, dropped, told)
-    confirmed, confirmation = _confirmed(recording, smallest, judgement, judge.choice.name, confirm)
+    word = settled or _confirmed(recording, smallest, judgement, judge.choice.name, confirm)
     return Witness(
         powercut=__version__,
         recording=recording.title,
@@ -121,8 +124,8 @@ def minimize(
         tests=judge.tests,
         engine=judge.choice.name,
         engine_reason=judge.choice.reason,
-        confirmed=confirmed,
-        confirmation=confirmation,
+        confirmed=word[0],
+        confirmation=word[1],
         events=events_of(recording, state.instant, dropped, told),
         cause=cause_of(recording, state.instant, dropped, len(items) - len(gone), told, later),
     )
@@ -136,12 +139,24 @@ def _set_aside(recording: Recording, engine: str, confirm: bool) -> float:
     return confirmation_s(recording.directory.read_record().timings_s)
 
 
+def _asked_again(
+    recording: Recording, judge: StateJudge, state: CrashState, judgement: Judgement
+) -> tuple[Confirmed, str] | None:
+    """Whether a program's check loses the same each time; None of another workload.  Nothing more
+    is to be asked then: it was recovered in what it was recorded in.
+    """
+    if recording.known_promises is None:
+        return None
+    if not judgement.lossy:
+        return "no", judgement.message
+    heard = asked_again(lambda: judge.judge(state), judgement.lossy, looks=ASKED - 1)
+    return heard.confirmed, "" if heard.confirmed == "yes" else f"asked again: {heard.said}"
+
+
 def _confirmed(
     recording: Recording, state: CrashState, judgement: Judgement, engine: str, wanted: bool
 ) -> tuple[Confirmed, str]:
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
-    if recording.known_promises is not None:  # it was recovered in what it was recorded in
-        return "yes", ""
     if not wanted or recording.imported:
         return "not tried", "the guest of this log is not known" if wanted else ""
     if reader_alone(engine):

@@ -161,15 +161,142 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/checkers/repetition.py",
         (
             "unrepeatable-is-lost",
-            At("repeated", "lose_the_same(first, second)"),
+            At("repeated", "lose_the_same(first, again)"),
             "True",
             "what is lost in one of two recoveries is lost",
         ),
         (
             "unrepeatable-forgiven",
-            At("repeated", "(*kept, _not_repeated(first, second))"),
+            At("repeated", "(*kept, _not_repeated(first, again, number + 1))"),
             "tuple(kept)",
             "what is lost in one of two recoveries is nothing",
+        ),
+        (
+            "contradiction-forgiven",
+            At("Repeats.doubt", "self.differed * DIFFER_ONE_IN <= self.asked"),
+            "self.differed < self.asked",
+            "a check that mostly contradicts itself convicts",
+        ),
+    ),
+    *look(
+        f"{_P}/explore/confirmation.py",
+        (
+            "convicts-after-two",
+            At("asked_again", "range(1, looks + 1)"),
+            "range(1, 2)",
+            "a state that convicts is asked three times and no more",
+        ),
+        (
+            "other-losses-confirm",
+            At("asked_again", "other or losses(found) <= losses(seen.findings)"),
+            "True",
+            "a check that loses other operations when it is asked again convicts",
+        ),
+        (
+            "tired-check-convicts",
+            At("DiskLastWord.doubt", "f'{WHOLE_LOSES}: {seen.message}' if seen.lossy else ''"),
+            "''",
+            "a check that finds nothing any more convicts an honest program on a disk",
+        ),
+    ),
+    *look(
+        f"{_P}/explore/findings.py",
+        (
+            "doubted-convicts",
+            At("FindingCollector.findings", "[_acquitted(found) for found in found_kinds]"),
+            "found_kinds",
+            "a check that was found out convicts by what else it missed",
+        ),
+    ),
+    *look(
+        f"{_P}/recording/folder.py",
+        (
+            "never-written-whatever-was",
+            At("CaptureRecording.nothing_written_since", "one.submitted_ns >= since"),
+            "False",
+            "a check that does not see what was written is believed of all others",
+        ),
+    ),
+    *look(
+        f"{_P}/verdict/folder.py",
+        (
+            "kept-back-whatever-shows",
+            At("_early", "any((not one.missing for one in found.examples))"),
+            "True",
+            "a loss that is none of an early ack tells of a program that writes late",
+        ),
+    ),
+    *look(
+        f"{_P}/crash/whole.py",
+        (
+            "discard-is-missing",
+            At("lacks_nothing", "same | (full_source == _DISCARDED)"),
+            "same",
+            "a state without what was discarded lacks something",
+        ),
+        (
+            "order-is-nothing",
+            At(
+                "_where_they_differ",
+                "(places[0] | places[1]) if moved else"
+                " (places[0] - places[1]) + (places[1] - places[0])",
+            ),
+            "(places[0] - places[1]) + (places[1] - places[0])",
+            "a state whose writes came in another order lacks nothing",
+        ),
+    ),
+    *look(
+        f"{_P}/verdict/lines.py",
+        (
+            "whole-cut-convicts",
+            At("_unbelieved", "_BOTH if whole else ''"),
+            "''",
+            "a cut that lacks nothing convicts, though the check found all on a disk of the same bytes",
+        ),
+    ),
+    *look(
+        f"{_P}/verdict/states.py",
+        (
+            "cut-convicts-all-the-same",
+            At("with_states", "_unbelievable(every)"),
+            "(every, verdict)",
+            "the cut convicts by a check that its crash states have found out",
+        ),
+    ),
+    *look(
+        f"{_P}/explore/folder_judge.py",
+        (
+            "whole-folder-convicts",
+            At("FolderJudge.ask.answer", "name == self._whole and loses(findings)"),
+            "False",
+            "the folder as it was at the cut convicts by what a check misses there",
+        ),
+        (
+            "torn-end-never-written",
+            At("FolderJudge.positive", "control.trouble or not control.found or wrong & missing"),
+            "control.trouble or not control.found",
+            "what the check calls wrong was never written",
+        ),
+        (
+            "blind-check-of-nothing-believed",
+            At("FolderJudge.positive", "control.trouble or not control.found or wrong & missing"),
+            "control.trouble or wrong & missing",
+            "a check that finds nothing at all is believed where nothing was written",
+        ),
+        (
+            "never-written-required",
+            At(
+                "FolderJudge.positive",
+                "self.recording = replace(self.recording, history=history.without_acks(missing))",
+            ),
+            "pass",
+            "what nothing could carry is lost in each state: a deleted key convicts",
+        ),
+        (
+            "tired-folder-check-convicts",
+            At("FolderJudge.doubt", "not loses(findings)"),
+            "True",
+            "a check that finds nothing any more convicts an honest program on captured files",
         ),
     ),
     *look(

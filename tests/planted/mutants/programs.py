@@ -54,6 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "False",
             "a check that calls an unfinished operation wrong keeps the contract",
         ),
+    ),
     *outside(
         f"{_P}/model/outside.py",
         (
@@ -517,8 +518,8 @@ MUTANTS: tuple[Mutant, ...] = (
                 (
                     "if doubts:\n"
                     "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                    "elif positive is not None and (not positive.passed):\n"
-                    "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                    "elif (why := _unbelieved(timeline, promises, positive, judgement)):\n"
+                    "    judgement = without_conviction(judgement, why)\n"
                     "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
                     "    judgement = without_conviction(judgement, 'its check has missed nothing')"
                 ),
@@ -526,8 +527,8 @@ MUTANTS: tuple[Mutant, ...] = (
             (
                 "if False:\n"
                 "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                "elif positive is not None and (not positive.passed):\n"
-                "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
+                "elif (why := _unbelieved(timeline, promises, positive, judgement)):\n"
+                "    judgement = without_conviction(judgement, why)\n"
                 "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
                 "    judgement = without_conviction(judgement, 'its check has missed nothing')"
             ),
@@ -754,25 +755,22 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "reasons-forgiven",
-            At(
-                "verdict_of_capture",
-                "reasons or any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
-            ),
-            "any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
+            At("verdict_of_capture", "reasons or explored.findings"),
+            "explored.findings",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),
         (
             "unknown-forgiven",
-            At(
-                "verdict_of_capture",
-                "reasons or any((one.verdict is not Verdict.LOSSY for one in explored.findings))",
-            ),
+            At("verdict_of_capture", "reasons or explored.findings"),
             "reasons",
             "states of which nothing is known are SAFE",
         ),
         (
             "second-cuts-forgiven",
-            At("verdict_of_capture", "explored.coverage.lossy"),
+            At(
+                "verdict_of_capture",
+                "any((one.verdict is Verdict.LOSSY for one in explored.findings))",
+            ),
             "explored.coverage.lossy > explored.coverage.recovery_lossy",
             "what only a cut during the check loses is no loss",
         ),
@@ -844,25 +842,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/lines.py",
         (
             "cut-convicts",
-            At(
-                "judge_lines",
-                (
-                    "if doubts:\n"
-                    "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                    "elif positive is not None and (not positive.passed):\n"
-                    "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
-                    "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
-                    "    judgement = without_conviction(judgement, 'its check has missed nothing')"
-                ),
-            ),
-            (
-                "if doubts:\n"
-                "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                "elif False:\n"
-                "    judgement = without_conviction(judgement, 'the check does not see what is there')\n"
-                "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
-                "    judgement = without_conviction(judgement, 'its check has missed nothing')"
-            ),
+            At("_unbelieved", "positive is not None and (not positive.passed)"),
+            "False",
             "the cut convicts by a check that does not see what is there",
         ),
     ),

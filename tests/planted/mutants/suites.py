@@ -186,7 +186,12 @@ SECOND_LOOK = Suite(
     "explorer",
     (),
     (
-        pytest("tests/unit/explore", "tests/unit/checkers"),
+        pytest(
+            "tests/unit/explore",
+            "tests/unit/checkers",
+            "tests/unit/crash/test_whole.py",
+            "tests/unit/trial/test_who_convicts_on_disks.py",
+        ),
         pytest("tests/planted/capture/test_folder_planted.py"),
     ),
 )

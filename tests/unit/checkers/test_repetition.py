@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.checkers.repetition import repeated
+from powercut.checkers.repetition import NOT_ASKED, Repeats, repeated
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 
 LOST = Finding(FindingKind.LOST, Verdict.LOSSY, "3 is gone", (LsnRange(3, 3),))
@@ -15,13 +15,15 @@ UNKNOWN = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no answer")
 
 
 def test_what_loses_nothing_is_not_looked_at_again() -> None:
-    assert repeated([UNKNOWN], lambda: pytest.fail("looked at again")) == (UNKNOWN,)
-    assert repeated([], lambda: pytest.fail("looked at again")) == ()
+    never = lambda: pytest.fail("looked at again")  # noqa: E731
+    assert repeated([UNKNOWN], never) == ((UNKNOWN,), NOT_ASKED)
+    assert repeated([], never) == ((), NOT_ASKED)
 
 
 @pytest.mark.parametrize("again", [[LOST], [TORN], [LOST, UNKNOWN]])
 def test_what_is_lost_twice_counts(again: list[Finding]) -> None:
-    assert repeated([LOST, UNKNOWN], lambda: again) == (LOST, UNKNOWN)
+    assert repeated([LOST, UNKNOWN], lambda: again) == ((LOST, UNKNOWN), Repeats(1))
+    assert repeated([LOST], lambda: again, looks=5) == ((LOST,), Repeats(4))
 
 
 @pytest.mark.parametrize(
@@ -30,8 +32,37 @@ def test_what_is_lost_twice_counts(again: list[Finding]) -> None:
 def test_what_is_not_is_told_with_both_answers_and_convicts_nobody(
     again: list[Finding], said: str
 ) -> None:
-    kept, told = repeated([LOST, UNKNOWN], lambda: again)
+    (kept, told), repeats = repeated([LOST, UNKNOWN], lambda: again)
+    assert repeats == Repeats(1, 1)
     assert kept == UNKNOWN
     assert (told.kind, told.verdict) == (FindingKind.DISAGREEMENT, Verdict.INCONCLUSIVE)
     assert told.lsns == (LsnRange(3, 3),)
     assert told.message.endswith(f"first (3 is gone), then ({said})")
+
+
+@pytest.mark.parametrize("same", range(5))
+def test_what_convicts_loses_the_same_each_time_and_is_asked_no_more_after_another_answer(
+    same: int,
+) -> None:
+    answers = iter([*[[LOST]] * same, [MORE]])
+    found, repeats = repeated([LOST], lambda: next(answers), looks=5)
+    if same == 4:
+        assert (found, repeats) == ((LOST,), Repeats(4))
+        return
+    (told,) = found
+    assert (told.verdict, repeats) == (Verdict.INCONCLUSIVE, Repeats(same + 1, 1))
+    assert ("recovered twice" in told.message) is (same == 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "differed", "doubted"),
+    [(0, 0, False), (10, 1, False), (9, 1, True), (1, 1, True), (21, 2, False), (21, 18, True)],
+)
+def test_a_check_contradicts_itself_if_more_than_a_tenth_of_its_repeats_differ(
+    asked: int, differed: int, doubted: bool
+) -> None:
+    doubt = Repeats(asked, differed).doubt
+    assert bool(doubt) is doubted
+    if doubted:
+        assert f"in {differed} of {asked} cases" in doubt
+    assert Repeats(asked, differed) + Repeats(3, 1) == Repeats(asked + 3, differed + 1)

@@ -14,7 +14,7 @@ from powercut.crash.explore import InstantKind
 from powercut.crash.states import CrashState, StateSpace
 from powercut.explore import disks, state_judge
 from powercut.explore import worker as explore_worker
-from powercut.explore.confirmation import confirmation
+from powercut.explore.confirmation import last_word
 from powercut.explore.disks import DiskMedium
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.pool import OneWorker
@@ -350,11 +350,11 @@ def test_a_guest_that_hangs_contradicts_nobody(world, monkeypatch, seen, told):
             return seen
 
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: Guest(recorded))
-    last_word = confirmation(recorded, EngineChoice("uml"), after=0)
+    last = last_word(recorded, EngineChoice("uml"), after=0, kernels=True)
     state = CrashState(int(recorded.evidence.claims.ack_ns[0]) + 1, ())
     assert recorded.evidence.claims.required(state.instant) == LsnRange(1, 1)
     lost = Finding(FindingKind.LOST, Verdict.LOSSY, "lost", (LsnRange(1, 1),))
-    assert last_word(state, lost)[0] == told
+    assert (last.confirm(state, lost).confirmed, last.doubt()) == (told, "")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from powercut.certify.build import coverage_of
 from powercut.crash.order import ALL_POLICIES
 from powercut.explore import disks, explorer, state_judge
 from powercut.explore import trial as explore_trial
+from powercut.explore.confirmation import Heard
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError
 from powercut.model.observation import Extent, Observation
@@ -256,13 +258,13 @@ def test_few_states_of_bytes_that_are_not_recognised_are_not_enough(world, monke
 def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     """User-Mode Linux is another build of the kernel."""
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
-    last_word = lambda *_: (told, "said so")  # noqa: E731
-    monkeypatch.setattr(disks, "confirmation", lambda *_, **__: last_word)
+    last = SimpleNamespace(confirm=lambda *_: Heard(told, "said so"), doubt=str)
+    monkeypatch.setattr(disks, "last_word", lambda *_, **__: last)
     result = explored(recorded.directory, live(recorded))
     assert result.verdict is verdict
     assert (result.commits_lost > 0) is (told == "yes")
     if told != "yes":
-        assert "the recorded kernel" in result.findings[0].message
+        assert "by the last word: said so" in result.findings[0].message
         assert result.lost_lsns == ()
 
 

@@ -27,9 +27,11 @@ CUT = 100_000
 TRUNCATED = 4096
 
 
-def recorded(tmp_path: Path, *, synced: bool, truncated: bool = False) -> CaptureRecording:
+def recorded(
+    tmp_path: Path, *, synced: bool, truncated: bool = False, early: bool = False
+) -> CaptureRecording:
     """A number a line in the file `log`, each perhaps synced before it is acknowledged; a header is
-    made before the program is ready.
+    made before the program is ready.  `early`: each ack comes before its write.
     """
     requests = [FolderRequest(FolderOp.CREATE, ROOT_OBJECT, 1, 2, other=FILE, names=("log",))]
     requests += [
@@ -52,7 +54,7 @@ def recorded(tmp_path: Path, *, synced: bool, truncated: bool = False) -> Captur
         data += line
         if synced:
             requests.append(FolderRequest(FolderOp.FLUSH, FILE, now + 30, now + 40))
-        said.append(Packet(Instant(now + 50), b"+ %d\n" % number))
+        said.append(Packet(Instant(now + (5 if early else 50)), b"+ %d\n" % number))
         now += 100
     folder = FolderTimeline(
         requests=tuple(requests),

@@ -38,7 +38,13 @@ from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
-from powercut.scenario.settings import ControlKind, DiskSettings, FilesystemSettings, Parameters
+from powercut.scenario.settings import (
+    ControlKind,
+    DiskSettings,
+    ExploreSettings,
+    FilesystemSettings,
+    Parameters,
+)
 from powercut.scenario.settings_program import ProgramSettings
 from powercut.store import binding
 from powercut.store.binding import new_recording
@@ -76,10 +82,15 @@ def recorded(tmp_path):
         outside=None,
         errors=(),
         armed=True,
+        early=(),
+        unflushed=(OPERATIONS - 1,),
+        budget="auto",
+        idle=0,
     ):
         """The clock of the first half of the lines is off by `first_s`, that of the second by
         `shift_s`; `said` are lines at the end.  A request that fails is not repeated, and its
-        operation is acknowledged all the same.
+        operation is acknowledged all the same.  Those of `early` are acknowledged before they are
+        written; those of `unflushed` are never flushed, and the last `idle` ones never written.
         """
         directory = TrialDir(tmp_path / run / "trial", tmp_path / run)
         directory.path.mkdir(parents=True)
@@ -87,6 +98,7 @@ def recorded(tmp_path):
             disk=DiskSettings(size=2 << 20, errors=errors),
             filesystem=FilesystemSettings(type="ext4"),
             workload=ProgramSettings(kind="program", command=("/bin/program",)),
+            explore=ExploreSettings(budget=budget),
         )
         directory.base_image.write_bytes(bytes(settings.disk.size))
         record = TrialRecord(
@@ -108,10 +120,16 @@ def recorded(tmp_path):
             with NbdClient(disk.socket) as client:
                 for number in range(operations):
                     packets.append(Packet(time.monotonic_ns(), b"? %d\n" % number))
-                    with suppress(NbdError):
-                        client.write(number * SECTOR, bytes([number + 1]) * SECTOR)
-                        client.flush()
-                    packets.append(Packet(time.monotonic_ns(), b"+ %d\n" % number))
+                    ack = b"+ %d\n" % number
+                    if number in early:
+                        packets.append(Packet(time.monotonic_ns(), ack))
+                    if number < operations - idle:
+                        with suppress(NbdError):
+                            client.write(number * SECTOR, bytes([number + 1]) * SECTOR)
+                            if number not in unflushed:
+                                client.flush()
+                    if number not in early:
+                        packets.append(Packet(time.monotonic_ns(), ack))
                 packets += [Packet(time.monotonic_ns(), line) for line in said]
             if mark:
                 disk.mark(mark)

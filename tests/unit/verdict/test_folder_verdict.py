@@ -14,7 +14,12 @@ from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
-from powercut.store.exploration import ExplorationFinding, ExploreCoverage, ExploreResult
+from powercut.store.exploration import (
+    ExplorationFinding,
+    ExploreCoverage,
+    ExploreResult,
+    FoundState,
+)
 from powercut.store.folder import FolderSeen
 from powercut.verdict import untested
 from powercut.verdict.folder import verdict_of_capture
@@ -119,7 +124,20 @@ def test_few_states_are_enough_where_there_are_no_others():
 
 @pytest.mark.parametrize("changes", [{"lossy": 1}, {"recovery_states": 4, "lossy": 1}])
 def test_what_one_state_loses_is_lost(changes):
-    assert verdict_on(recording(), seen(**changes)).verdict is Verdict.LOSSY
+    loss = UNKNOWN.model_copy(update={"kind": FindingKind.LOST, "verdict": Verdict.LOSSY})
+    assert verdict_on(recording(), seen(findings=(loss,), **changes)).verdict is Verdict.LOSSY
+
+
+def test_what_was_not_borne_out_is_no_loss_however_many_states_have_it():
+    found = UNKNOWN.model_copy(update={"kind": FindingKind.LOST})
+    assert verdict_on(recording(), seen(findings=(found,), lossy=9)).verdict is Verdict.INCONCLUSIVE
+
+
+def test_why_a_check_is_not_believed_is_a_reason():
+    example = FoundState(id="", policy="", instant=-1, lsns=(), message="it contradicts itself")
+    doubt = UNKNOWN.model_copy(update={"kind": FindingKind.CONTROL, "examples": (example,)})
+    result = verdict_on(recording(), seen(findings=(doubt,)))
+    assert (result.verdict, result.reasons) == (Verdict.INCONCLUSIVE, ("it contradicts itself",))
 
 
 def test_of_a_recording_that_its_host_damaged_nothing_follows():

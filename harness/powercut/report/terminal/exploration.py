@@ -20,7 +20,7 @@ from powercut.report import fleet, words
 from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
 from powercut.report.terminal.table import STYLES, print_fleet
-from powercut.store.exploration import ExplorationFinding, ExploreResult, StateGroups
+from powercut.store.exploration import ExplorationFinding, ExploreResult, FoundState, StateGroups
 from powercut.store.results import TrialResult
 
 _ROWS_MAX = 20
@@ -59,19 +59,24 @@ def print_exploration(
                     print_sentences(console, story)
             if finding.torn_within:
                 console.print(f"  {_torn_within(finding)}", highlight=False)
-            if first.confirmed != "not tried":
-                told = "the recorded kernel agrees" if first.confirmed == "yes" else (
-                    f"the recorded kernel does not agree: {escape(first.confirmation)}"
-                )  # fmt: skip
-                console.print(f"  {told}", highlight=False)
-            elif first.confirmation:
-                told = f"the recorded kernel could not say: {escape(first.confirmation)}"
-                console.print(f"  {told}", highlight=False)
+            if told := _last_word(first, unit):
+                console.print(f"  {escape(told)}", highlight=False)
     for line in coverage_lines(result, unit):
         console.print(line, highlight=False)
     if result.fleet is not None:
         print_fleet(console, result.fleet, "batches of states", fleet.checked_states(result.fleet))
     console.print()
+
+
+def _last_word(first: FoundState, unit: words.Unit) -> str:
+    """What whoever was asked last has said of a state, if it was asked."""
+    program = unit is not words.RECORDS
+    who = "the check, asked again," if program else "the recorded kernel"
+    if first.confirmed == "yes":
+        return "the check lost the same each time" if program else f"{who} agrees"
+    if first.confirmed == "no":
+        return f"{who} does not agree: {first.confirmation}"
+    return f"{who} could not say: {first.confirmation}" if first.confirmation else ""
 
 
 def _besides_states(result: ExploreResult, judged: TrialResult | None) -> Iterator[str]:

@@ -79,11 +79,17 @@ def _print_confirmation(console: Console, witness: Witness) -> None:
         case "yes":
             text, style = "Confirmed: the recorded system itself loses it, too.", ""
         case "no":
-            said = f"the recorded kernel says: {witness.confirmation}"
+            said = _said(witness)
             text, style = f"NOT CONFIRMED: {said}", "bold red"
         case _:
             text, style = f"Not confirmed in a guest. {witness.confirmation}".strip(), "yellow"
     console.print(escape(text), style=style, highlight=False)
+
+
+def _said(witness: Witness) -> str:
+    if witness.unit == "record":
+        return f"the recorded kernel says: {witness.confirmation}"
+    return f"the check contradicts itself: {witness.confirmation}"
 
 
 def _print_writes(console: Console, witness: Witness) -> None:
