@@ -124,14 +124,17 @@ def last_word(
     if own and not program:
         return None
 
+    unpacked = files in (Files.HOST, Files.UNPACKED)
+    other = not own and not (unpacked and choice.name == "uml")
+
     def opened() -> AbstractContextManager[StateJudge]:
         if own:
             return StateJudge(recorded, choice, after=after)
-        if files in (Files.HOST, Files.UNPACKED):  # all of it in a guest, nothing on the host
+        if unpacked:  # all of it in a guest, nothing on the host
             return StateJudge(recorded, replace(choice, name="uml"))
         return guest_judge(recorded, after=after)
 
-    return DiskLastWord(recorded, opened, ASKED - TWICE if program else 1, not own)
+    return DiskLastWord(recorded, opened, ASKED - TWICE if program else 1, other)
 
 
 def _said(seen: Judgement) -> str:

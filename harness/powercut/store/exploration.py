@@ -52,7 +52,7 @@ class FoundState(Record):
 
     confirmed: Confirmed = "not tried"
     """Whether the recorded system itself (the recorded kernel in a guest; for a raw log
-    its own reader) makes the same of this state."""
+    its own reader) makes the same of this state; of a program, whether its check does each time."""
 
     confirmation: str = ""
     """What it said instead, if it did not."""
@@ -139,7 +139,8 @@ class ExploreCoverage(Record):
     """Of those recovered, how many had the files of an earlier one, whose check holds for them."""
 
     lossy: int = 0
-    """States in which something was lost, borne out by the recorded kernel or not."""
+    """States in which something was lost, borne out by the last word or not; none if the check is
+    not to be believed."""
 
     compared: int = 0
     """States whose answer was compared with that of a second, independent reader."""

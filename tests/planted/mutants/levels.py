@@ -255,6 +255,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *look(
+        f"{_P}/trial/positive.py",
+        (
+            "second-run-too-short",
+            At("look_where_nothing_was_lost", "max(_MORE_LEAST, acked)"),
+            "_MORE_LEAST",
+            "a program that writes each nineteenth operation is not seen to write what it kept",
+        ),
+    ),
+    *look(
         f"{_P}/verdict/states.py",
         (
             "cut-convicts-all-the-same",

@@ -7,6 +7,9 @@ something else.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 from test_judge_lines import ALL, ALL_BUT_ONE, OPERATIONS, SECTOR, ran, recorded
 
@@ -19,8 +22,10 @@ from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.image_file import write_image
 from powercut.store.exploration import read_exploration
+from powercut.trial import positive
 from powercut.verdict.judge import judge_recording
 from powercut.verdict.states import with_states
+from powercut.workload.table import workload_of
 
 __all__ = ["recorded"]
 
@@ -164,6 +169,40 @@ def test_what_the_disk_was_given_and_lost_is_not_called_never_written(recorded):
     directory.seal_recording()
     (message,) = said(judge_recording(directory), FindingKind.LOST)
     assert "never written" not in message, "a check that did not look at all of it has not shown it"
+
+
+@pytest.mark.parametrize("each", [4, 16, 19])
+def test_the_second_run_goes_on_until_one_that_writes_now_and_then_has_done_so_again(
+    recorded, monkeypatch, each
+):
+    """It keeps up to `each` operations in memory: what it had acknowledged comes to be written."""
+    kept = OPERATIONS // each * each
+    directory = recorded(lines(range(kept)), issued=None, idle=OPERATIONS - kept)
+    ran_to = []
+
+    def started(acks):
+        ran_to.append(acks)
+        return nullcontext(SimpleNamespace(recover=lambda *_, **__: ended(acks)))
+
+    def ended(acks):
+        return Observation((), later=ran(acks, lines(range(acks // each * each))))
+
+    record = directory.read_record()
+    job = SimpleNamespace(parameters=record.parameters, run_id=bytes(16), control=None)
+    run = SimpleNamespace(
+        cut_ns=record.cut_ns, directory=directory, workload=workload_of(record.parameters), job=job
+    )
+    issued = SimpleNamespace(recover=lambda *_, **__: Observation((), lines=lines(range(kept))))
+    monkeypatch.setattr(positive, "going_on", lambda _plan, _parameters, _run, acks, **_: acks)
+    positive.look_where_nothing_was_lost(run, issued, None, started, [], timeout_s=1)
+    directory.seal_recording()
+    result = judge_recording(directory)
+    if kept == OPERATIONS:
+        assert (result.verdict, ran_to) == (Verdict.SAFE, [])
+        return
+    assert (result.verdict, ran_to) == (Verdict.LOSSY, [OPERATIONS, 2 * OPERATIONS])
+    assert result.lost_lsns == (LsnRange(kept, OPERATIONS - 1),)
+    assert "never written" in said(result, FindingKind.LOST)[0]
 
 
 # --- explored states -----------------------------------------------------------------------
