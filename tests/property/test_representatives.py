@@ -11,7 +11,10 @@ from handmade import Handmade
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.known_bugs.files import Files
+from powercut.crash import unlike_acks
 from powercut.crash.explore import Exploration, InstantKind, events
+from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.order import Order
@@ -163,3 +166,69 @@ def test_stages_are_the_same_whether_chunks_were_known_or_not(space):
     assert with_memory == without
     for one, other in zip(with_memory[0], without[0], strict=True):
         assert one.instants.tolist() == other.instants.tolist()
+
+
+calls = st.lists(
+    st.sampled_from(["write", "overwrite", "truncate", "sync", "rename", "sync_folder"]),
+    min_size=1,
+    max_size=6,
+)
+
+
+@st.composite
+def folders(draw, count=12):
+    """Operations that all make the same calls of a file, which has a name of its own in each if
+    `fresh`: the spaces with such names, and with one name.
+    """
+    made, promise = draw(calls), draw(st.sampled_from(Promise))
+    letters = st.text("abcdefghijklmnopqrstuvwxyz", min_size=7, max_size=7)
+    names = draw(st.lists(letters, min_size=count, max_size=count, unique=True))
+    return tuple(
+        _folder(made, names if fresh else ["tmp"] * count, promise) for fresh in (True, False)
+    )
+
+
+def _folder(made, names, promise):
+    files = Files({})
+    for operation, name in zip(files.operations(len(names)), names, strict=True):
+        del operation
+        files.write(name, b"x" * 700, at=0)
+        there = name
+        for call in made:
+            match call:
+                case "write":
+                    files.write(there, b"y" * 100)
+                case "overwrite":
+                    files.write(there, b"z", at=3)
+                case "truncate":
+                    files.truncate(there, 9)
+                case "sync":
+                    files.sync(there)
+                case "rename" if there == name:
+                    files.rename(name, there := "store")
+                case "sync_folder":
+                    files.sync_folder()
+        if there == name:
+            files.unlink(name)
+    return files.case(list, promise=promise).space
+
+
+@settings(max_examples=25)
+@given(folders())
+def test_a_name_that_is_new_each_time_makes_no_more_groups(spaces):
+    fresh, fixed = (drawn(space) for space in spaces)
+    assert len(fresh._kinds.names) == len(fixed._kinds.names)
+    assert fresh.coverage().groups == fixed.coverage().groups
+
+
+@settings(max_examples=25)
+@given(folders())
+def test_kinds_outstanding_at_acks_are_counted_as_they_are_told_one_by_one(spaces):
+    for space in spaces:
+        acks, kinds = events(space, [InstantKind.ACK]), kinds_of(space)
+        counted = set(zip(*unlike_acks._outstanding(space, acks, kinds), strict=True))
+        assert counted == {
+            (at, kinds.rank[write])
+            for block in space.volatile_at(acks)
+            for at, write in zip(*block, strict=True)
+        }

@@ -9,15 +9,14 @@ No format is known here.  A kind is made of what can be seen from outside:
    nodes have magic numbers), the size in atomic units, FUA, and how the file system calls the
    place if that is known (`Names`);
 2. of a captured folder: the call (append, overwrite, growth, truncation, creation, rename, ...) and
-   the file by its name, in which digits do not count: `000012.log` and `000014.log` are alike, and
-   `000013.log` is told from them, as it was made in between.
+   the file by the role of its name (powercut.crash.name_roles): `000012.log` and `000014.log` are
+   alike, and `000013.log` is told from them, as it was made in between.
 
 A kind belongs to `families`, which are larger: all contents, all names, all of one file.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from powercut.crash.arrays import I64, sorted_unique
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_ranges import is_ranged
 from powercut.crash.folder_rows import AttributeChange, NameChange, Row, SizeChange
+from powercut.crash.name_roles import name_roles, without_numbers
 from powercut.crash.states import StateSpace
 from powercut.model.folder import MAKING, ROOT_OBJECT
 from powercut.model.timeline import RequestKind
@@ -50,8 +50,6 @@ _STEP: Final = _TAG_BYTES + 1
 _MASKS: Final = np.array(
     [2**64 - 2 ** (64 - 8 * size) for size in range(_TAG_BYTES + 1)], dtype=np.uint64
 )
-_FILES_MAX: Final = 16
-_NUMBERS: Final = re.compile(r"[0-9a-f]{8,}|[0-9]+")
 
 
 @dataclass(frozen=True, order=True)
@@ -187,7 +185,7 @@ def _with_names(called: I64, words: list[str], writes: I64, names: Names) -> tup
         name = names(write)
         if name not in known:
             known[name] = len(words)
-            words.append(_NUMBERS.sub("#", name))
+            words.append(without_numbers(name))
         if words[known[name]]:
             called[at] = known[name]
     return called, words
@@ -259,7 +257,8 @@ def _heads(space: StateSpace, writes: I64) -> tuple[npt.NDArray[np.uint64], I64]
 
 
 def _of_folder(space: FolderSpace) -> list[Kind]:
-    files = _files(space)
+    roles = name_roles(space.rows)
+    files = _files(space, roles)
     ends: dict[int, int] = defaultdict(int)
     kinds = []
     for row in space.rows:
@@ -268,18 +267,20 @@ def _of_folder(space: FolderSpace) -> list[Kind]:
             kinds.append(Kind(f"sync of {part}{files[row.request.object]}"))
             continue
         units = 1 if row.change is not None else space.touched_units(len(kinds))
-        kinds.append(_of_row(row, files, ends, units))
+        kinds.append(_of_row(row, roles, files, ends, units))
     return kinds
 
 
-def _of_row(row: Row, files: dict[int, str], ends: dict[int, int], units: int) -> Kind:
+def _of_row(
+    row: Row, roles: dict[str, str], files: dict[int, str], ends: dict[int, int], units: int
+) -> Kind:
     request = row.request
     match row.change:
         case NameChange(entries):
             call = request.op.name.lower()
             named = ", ".join(
                 dict.fromkeys(
-                    f"{_class(name)}{' gone' if number is None else ''}"
+                    f"{roles[name]}{' gone' if number is None else ''}"
                     for _, name, number in entries
                 )
             )
@@ -300,17 +301,13 @@ def _of_row(row: Row, files: dict[int, str], ends: dict[int, int], units: int) -
     return Kind(f"{verb} of {called}, {_SIZES[_size(units)]}", ("contents", called))
 
 
-def _files(space: FolderSpace) -> dict[int, str]:
+def _files(space: FolderSpace, roles: dict[str, str]) -> dict[int, str]:
     """What each file is called: by the name that it was made with."""
-    names = {
-        row.request.other: row.request.names[0] for row in space.rows if row.request.op in MAKING
+    called = {
+        row.request.other: roles[row.request.names[0]]
+        for row in space.rows
+        if row.request.op in MAKING
     }
-    for shorten in (_class, _suffix):
-        called = {number: shorten(name) for number, name in names.items()}
-        if len(Counter(called.values())) <= _FILES_MAX:
-            break
-    else:
-        called = dict.fromkeys(names, "a file")
     result: dict[int, str] = defaultdict(lambda: "everything", _in_turn(called))
     result[ROOT_OBJECT] = "the folder"
     return result
@@ -328,11 +325,3 @@ def _in_turn(called: dict[int, str]) -> dict[int, str]:
         turn = " (in turn)" if made[name] % 2 == 0 else ""
         told[number] = name + (turn if many[name] > 1 else "")
     return told
-
-
-def _class(name: str) -> str:
-    return _NUMBERS.sub("#", name)
-
-
-def _suffix(name: str) -> str:
-    return "*" + "".join(name.rpartition(".")[1:]) if "." in name else "*"

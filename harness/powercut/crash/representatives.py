@@ -11,11 +11,8 @@ Two streams (powercut.crash.order has the others, and says how they take turns):
 A group is a stage of the recording's work (powercut.crash.stages) and a shape of the state
 (powercut.crash.shapes): the same work was being done, and the same kinds of writes are missing.
 
-1. Groups come in rounds.  A round lasts until each kind has been missing while each other kind
-   was there, missing just after an ack, missing with all others after each event, and torn: the
-   next group is always the one that shows most of what the round has not shown.  So a few states
-   show what depends on two kinds, as most bugs do; later rounds show it at other stages, rare ones
-   and common ones in turn.
+1. Groups come in rounds (powercut.crash.rounds), each of which shows what depends on one or two
+   kinds.
 2. When each group has had its first state, each gets a second one, at another instant of its stage
    or of other writes of the same kinds, and so on.
 
@@ -28,9 +25,8 @@ so: coverage counts groups, and no verdict rests on it.
 
 from __future__ import annotations
 
-import heapq
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -39,10 +35,11 @@ import numpy as np
 
 from powercut.crash.coins import drawn_by_coins
 from powercut.crash.explore import Coverage, Exploration, GroupCoverage
-from powercut.crash.kinds import Kinds, Names, kinds_of
+from powercut.crash.kinds import Kind, Kinds, Names, kinds_of
 from powercut.crash.legality import why_illegal
 from powercut.crash.permutation import permuted
-from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
+from powercut.crash.rounds import Group, Rounds
+from powercut.crash.shapes import POLICY, Shape, ShapeMaker, shapes_of
 from powercut.crash.stages import Stage, stages_of
 from powercut.crash.states import CrashState, Model
 
@@ -52,16 +49,6 @@ _TRIES: Final = 4
 _NEIGHBOURS: Final = 32
 """States are drawn in batches of up to so many, the first ones smaller, each in order of time:
 neighbours differ in little, which is what an engine has to be sent."""
-
-_FORMS: Final = {form: rank for rank, form in enumerate(Form)}
-
-
-@dataclass(frozen=True)
-class Group:
-    """States that are alike."""
-
-    stage: Stage
-    shape: Shape
 
 
 @dataclass
@@ -77,6 +64,7 @@ class Representatives(Exploration):
     _seen_groups: int = field(default=0, init=False)
     _void_groups: int = field(default=0, init=False)
     _orders: dict[int, np.ndarray] = field(default_factory=dict, init=False)
+    _shapes: dict[int, Sequence[Shape]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.policies = tuple(name for name in self.policies if name != POLICY)
@@ -85,7 +73,7 @@ class Representatives(Exploration):
     def labelled(self) -> Iterator[tuple[Group, CrashState]]:
         """The states of groups, each with its group."""
         order: list[Group] = []
-        for group, state in self._drawn_at(self._in_rounds(), 0):
+        for group, state in self._drawn_at(iter(Rounds(self._stages, self._shapes_of)), 0):
             if state is None:
                 self._void_groups += 1
                 continue
@@ -111,9 +99,8 @@ class Representatives(Exploration):
         drawn = super().coverage()
         if self.model is not Model.EXACT:
             return drawn
-        groups = GroupCoverage(
-            self._seen_groups, len(self._groups) - self._void_groups, len(self._stages)
-        )
+        every = sum(len(self._shapes_of(stage)) for stage in self._stages)
+        groups = GroupCoverage(self._seen_groups, every - self._void_groups, len(self._stages))
         return replace(drawn, groups=groups)
 
     # --- coins -----------------------------------------------------------------------------
@@ -152,34 +139,18 @@ class Representatives(Exploration):
         return ShapeMaker(self.space, self._kinds)
 
     @cached_property
-    def _groups(self) -> list[Group]:
+    def _units(self) -> dict[Kind, int]:
+        """How many atomic units a write of each kind touches at most."""
         written, kinds = self.space.sets.is_write, self._kinds
         most = np.ones(len(kinds.names), dtype=np.int64)
         np.maximum.at(most, kinds.rank[written], self.space.units[written])
-        units = dict(zip(kinds.names, most.tolist(), strict=True))
-        races = self.space.any_races
-        return [
-            Group(stage, shape)
-            for stage in self._stages
-            for shape in shapes_of(stage, units, races=races)
-        ]
+        return dict(zip(kinds.names, most.tolist(), strict=True))
 
-    def _in_rounds(self) -> Iterator[Group]:
-        """All groups, in the order of step 1."""
-        left = {
-            number: (group, group.shape.pairs(group.stage))
-            for number, group in enumerate(self._groups)
-        }
-        rare = True
-        while left:
-            chosen = list(_round(left, rare=rare))
-            for number in chosen:
-                yield left.pop(number)[0]
-            rare = not rare
-            if not chosen:
-                for number in sorted(left, key=lambda one: _preference(left[one][0], rare=rare)):
-                    yield left[number][0]
-                return
+    def _shapes_of(self, stage: Stage) -> Sequence[Shape]:
+        if stage.number not in self._shapes:
+            shapes = shapes_of(stage, self._units, races=self.space.any_races)
+            self._shapes[stage.number] = tuple(shapes)
+        return self._shapes[stage.number]
 
     # --- states -----------------------------------------------------------------------------
 
@@ -235,34 +206,3 @@ def _most_outstanding(stage: Stage) -> tuple[int, int]:
 
 def _instant(drawn: tuple[Group, CrashState | None]) -> int:
     return -1 if drawn[1] is None else drawn[1].instant
-
-
-def _preference(group: Group, *, rare: bool) -> tuple[int, int, int]:
-    """Of groups that show as much the smallest comes first."""
-    count = len(group.stage.instants)
-    return (_FORMS[group.shape.form], count if rare else -count, group.stage.number)
-
-
-def _round(left: dict[int, tuple[Group, frozenset[Pair]]], *, rare: bool) -> Iterator[int]:
-    """Numbers of groups that show every pair at least once: greedily, the most new ones first.
-
-    What a group adds only shrinks while others are taken, so it is counted again only when it comes
-    to the top (lazy greedy).
-    """
-    shown: set[Pair] = set()
-    heap = [
-        (-len(pairs), _preference(group, rare=rare), number)
-        for number, (group, pairs) in left.items()
-        if pairs
-    ]
-    heapq.heapify(heap)
-    while heap:
-        promised, preference, number = heapq.heappop(heap)
-        adds = len(left[number][1] - shown)
-        if not adds:
-            continue
-        if adds < -promised:
-            heapq.heappush(heap, (-adds, preference, number))
-            continue
-        shown |= left[number][1]
-        yield number

@@ -23,6 +23,7 @@ from typing import Final
 import numpy as np
 
 from powercut.crash.arrays import sorted_unique
+from powercut.crash.folder import FolderSpace
 from powercut.crash.kinds import Kinds
 from powercut.crash.permutation import permuted
 from powercut.crash.states import I64, StateSpace
@@ -75,8 +76,23 @@ def _written(space: StateSpace, acks: I64, kinds: Kinds) -> tuple[I64, I64]:
 
 def _volatile(space: StateSpace, acks: I64, kinds: Kinds) -> I64:
     """Which kinds are outstanding at each ack."""
+    if isinstance(space, FolderSpace):
+        return _sets([_outstanding(space, acks, kinds)], len(acks))
     at_acks = space.volatile_at(acks)
     return _sets(((at, kinds.rank[write]) for at, write in at_acks), len(acks))
+
+
+def _outstanding(space: FolderSpace, acks: I64, kinds: Kinds) -> tuple[I64, I64]:
+    """The indices of acks, and the kinds outstanding there: of a folder no write hides another, so
+    that counting does, however many there are.
+    """
+    writes = np.flatnonzero(space.sets.is_write & (space.end > space.begin))
+    counts = np.zeros((len(kinds.names), len(acks) + 1), dtype=np.int64)
+    for instants, more in ((space.sets.submitted_ns, 1), (space.sets.durable_ns, -1)):
+        at = acks.searchsorted(instants[writes], side="right")
+        np.add.at(counts, (kinds.rank[writes], at), more)
+    kind, ack = np.nonzero(np.cumsum(counts, axis=1)[:, : len(acks)])
+    return ack, kind
 
 
 def _sets(pairs: Iterable[tuple[I64, I64]], count: int) -> I64:

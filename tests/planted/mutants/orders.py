@@ -114,6 +114,39 @@ MUTANTS: tuple[Mutant, ...] = (
             "a group has no third state although there is one",
         ),
     ),
+    *order(
+        f"{_P}/crash/name_roles.py",
+        (
+            "fresh-names-told-apart",
+            At("_roles", "alike[as_] >= _MANY"),
+            "False",
+            "each name of mkstemp is a kind of its own, and groups grow with their square",
+        ),
+        (
+            "names-by-suffix-alone",
+            At("_roles", "tell(one, calls_of[one])"),
+            "tell(one, '')",
+            "a file that is renamed and one that is removed look alike",
+        ),
+    ),
+    *order(
+        f"{_P}/crash/rounds.py",
+        (
+            "rounds-of-all-stages",
+            At("_taken", "(pairs := pairs + _pairs_at_most(ahead[-1])) <= _PAIRS"),
+            "True",
+            "choosing the first state takes minutes where kinds are many",
+        ),
+    ),
+    *order(
+        f"{_P}/crash/unlike_acks.py",
+        (
+            "never-durable-in-a-folder",
+            At("_outstanding", "-1"),
+            "0",
+            "what an operation of a folder left outstanding does not tell it from others",
+        ),
+    ),
     *view(
         f"{_P}/store/view.py",
         (

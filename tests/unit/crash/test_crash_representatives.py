@@ -3,15 +3,21 @@
 
 from __future__ import annotations
 
+import random
+import string
 from itertools import islice
+from unittest import mock
 
 import numpy as np
+import pytest
 from handmade import Handmade
 
 from bench.known_bugs.files import Files
 from powercut.crash.explore import GroupCoverage, InstantKind, events
+from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
 from powercut.crash.order import Order
+from powercut.crash.shapes import Shape
 from powercut.crash.states import StateSpace
 from powercut.crash.unlike_acks import one_of_each_sort
 from powercut.model.operations import OperationHistory
@@ -210,3 +216,111 @@ def test_calls_are_told_from_each_other():
         "rename (db gone, new)",
         "unlink (new gone)",
     ]
+
+
+def replacing(count, name, *, promise=Promise.POSIX):
+    """A store that is replaced `count` times by a synced file, called `name(n)` until then."""
+    files = Files({})
+    for number in range(1, count + 1):
+        files.write(name(number), b"x")
+        files.sync(name(number))
+        files.rename(name(number), "store")
+    return files.case(list, promise=promise).space
+
+
+def fresh_names(pattern, seed=0):
+    """As mkstemp(3) makes them."""
+    draw = random.Random(seed)
+    letters, known = string.ascii_letters + string.digits, dict[int, str]()
+
+    def name(number):
+        if number not in known:
+            known[number] = pattern.replace("*", "".join(draw.choices(letters, k=6)))
+        return known[number]
+
+    return name
+
+
+@pytest.mark.parametrize("pattern", ["*", "store.*", "*.tmp", ".*.store.new"])
+@pytest.mark.parametrize("promise", list(Promise))
+def test_a_name_that_is_new_each_time_is_worth_its_role(pattern, promise):
+    fixed = drawn(replacing(40, lambda _: "tmp", promise=promise))
+    for count in (40, 160):
+        fresh = drawn(replacing(count, fresh_names(pattern), promise=promise))
+        assert len(fresh._kinds.names) == len(fixed._kinds.names) == 9
+        assert fresh.coverage().groups.all == fixed.coverage().groups.all
+
+
+def test_names_that_are_new_each_time_are_told_by_what_is_done_with_them():
+    """One file in two is renamed over the store, the others are removed."""
+    files, name = Files({}), fresh_names("*")
+    for number in range(1, 33):
+        files.write(name(number), b"x")
+        if number % 2:
+            files.rename(name(number), "store")
+        else:
+            files.unlink(name(number))
+    assert {kind for kind in kinds_of_files(files) if kind.startswith(("rename", "unlink"))} == {
+        "rename (* (create/rename gone/size/write) gone, store)",
+        "unlink (* (create/size/unlink gone/write) gone)",
+    }
+
+
+def test_names_that_are_alike_and_few_are_told_apart():
+    files = Files({})
+    for name in ("accounts", "orders", "items", "log"):
+        files.write(name, b"x")
+    assert kinds_of_files(files)[::3] == [
+        f"create ({name})" for name in ("accounts", "orders", "items", "log")
+    ]
+
+
+def many_kinds(count):
+    """Operations on twelve files, renamed to each other, and nothing synced: of many kinds."""
+    files, draw, letters = Files({}), random.Random(1), "abcdefghijkl"
+    for number in range(count):
+        name = draw.choice(letters)
+        match draw.randrange(4):
+            case 0 if name in files._names:
+                files.rename(name, draw.choice(letters.replace(name, "")))
+            case 1 if name in files._names:
+                files.truncate(name, draw.choice([0, 7]))
+            case _:
+                files.write(name, b"x" * draw.choice([10, 2000, 9000]), at=draw.choice([0, 9]))
+        files.ack(number)
+    return files.case(list).space
+
+
+def pairs_until(space, states):
+    """How many pairs of kinds are told until so many states were drawn."""
+    told, tell = 0, Shape.pairs
+
+    def pairs(shape, stage):
+        nonlocal told
+        found = tell(shape, stage)
+        told += len(found)
+        return found
+
+    with mock.patch.object(Shape, "pairs", pairs):
+        assert len(list(islice(drawn(space), states))) == states
+    return told
+
+
+def test_what_it_takes_to_choose_a_state_is_bounded_however_many_kinds_there_are():
+    for count in (40, 80):
+        space = many_kinds(count)
+        assert len(kinds_of(space).names) > 64
+        assert 0 < pairs_until(space, 64) <= 2 * 50_000
+
+
+def test_an_operation_of_a_folder_that_syncs_another_file_is_of_a_sort_of_its_own():
+    """The sync after it makes durable what it left outstanding."""
+    files = Files({"a": b"", "b": b""})
+    for number in files.operations(32):
+        files.write("a", b"x")
+        files.sync("b" if number == 17 else "a")
+    space = files.case(list).space
+    acks = events(space, [InstantKind.ACK])
+    sorts = one_of_each_sort(space, acks, kinds_of(space), seed=1)
+    assert len(sorts) < 6
+    assert any(set(space.required(instant)) == set(range(1, 18)) for instant in sorts)
