@@ -25,6 +25,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.named_path import openable
 from powercut.model.outside import LeftFiles, Outside
 from powercut.model.positive import PositiveControl
+from powercut.model.reached import Reached
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding
 from powercut.sandbox.printed import tail
@@ -98,7 +99,7 @@ class CaptureResult(Record):
     what the check found in the folder as it was at the cut, and `reads` which files it read there;
     null if that is not known; `outside` is what was written outside of DIR; `untested` has what
     else the verdict does not speak of.  `state_s` is what a check may have taken (seconds).
-    `explored` is what was asked for, and what came of it.
+    `reached` says how far the run came.  `explored` is what was asked for, and what came of it.
     """
 
     format: Literal["powercut-capture-result/1"] = "powercut-capture-result/1"
@@ -118,6 +119,7 @@ class CaptureResult(Record):
     reads: CheckReads | None = None
     outside: Outside = Outside()
     untested: tuple[str, ...] = ()
+    reached: Reached
     explored: ExploreResult
 
 

@@ -13,6 +13,7 @@ from powercut.model import timeline
 from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
 from powercut.model.positive import PositiveControl
+from powercut.model.reached import Reached
 from powercut.model.verdict import (
     Difference,
     EvidenceLevel,
@@ -285,6 +286,10 @@ class TrialResult(Record):
     untested: tuple[str, ...] = ()
     """What the verdict on a program does not speak of, in words."""
 
+    reached: Reached | None = None
+    """How far the run of a program came; null for other workloads, and of a disk that was not
+    recorded to its cut."""
+
     injected: tuple[str, ...] = ()
     """The errors that the disk was told to make and made, in words."""
 
@@ -318,6 +323,7 @@ class TrialResult(Record):
         loss: LossStory | None = None,
         positive: PositiveControl | None = None,
         untested: tuple[str, ...] = (),
+        reached: Reached | None = None,
         injected: tuple[str, ...] = (),
         evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
     ) -> Self:
@@ -344,6 +350,7 @@ class TrialResult(Record):
             loss=loss,
             positive=positive,
             untested=untested,
+            reached=reached,
             injected=injected,
         )
 

@@ -31,6 +31,7 @@ from powercut.model.outside import Outside
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
+from powercut.recording.reached import reached_in_folder
 from powercut.store.folder import CaptureResult, FolderSeen
 from powercut.verdict.untested import untested_of_boots
 
@@ -69,6 +70,7 @@ def verdict_of_capture(
         reads=seen.reads,
         outside=outside,
         untested=() if recording.record.share else tuple(untested_of_boots()),
+        reached=reached_in_folder(recording.folder, len(recording.history.acked), start, cut),
         explored=explored,
     )
 

@@ -22,12 +22,14 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Sighting
 from powercut.model.positive import PositiveControl, Whole
+from powercut.model.reached import Reached
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
 from powercut.recording.materialize import cut_state
 from powercut.recording.positive import positive_of
+from powercut.recording.reached import reached_on_disk
 from powercut.scenario.settings import ControlKind
 from powercut.store.loss_story import LossStory
 from powercut.store.results import AckInstants, TrialResult
@@ -56,10 +58,9 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
     check_level(directory, record)
     gaps = Gaps(record, directory)
     doubts: tuple[str, ...] = ()
-    live = record.evidence_level is EvidenceLevel.LIVE_ONLY
-    timeline = (
-        None if live else gaps.read(lambda: read_disk_log(directory, record, verify_payloads=True))
-    )
+    live, timeline = record.evidence_level is EvidenceLevel.LIVE_ONLY, None
+    if not live:
+        timeline = gaps.read(lambda: read_disk_log(directory, record, verify_payloads=True))
     packets = gaps.read(lambda: read_lines(directory))
     observation = gaps.read(lambda: observation_of(directory, record))
     untouched = None
@@ -110,6 +111,7 @@ def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines)
         loss=_story(timeline, promises, judgement),
         positive=positive,
         untested=tuple(untested_of_program(record, positive)),
+        reached=_reached(timeline, promises),
         injected=() if timeline is None else tuple(_injected(timeline)),
     )
 
@@ -166,6 +168,12 @@ def _unbelieved(
     space = StateSpace(timeline, promises.requirements)
     whole = lacks_nothing(space, cut_state(space), int(timeline.cut.at))
     return _BOTH if whole else ""
+
+
+def _reached(timeline: Timeline | None, promises: Promises | None) -> Reached | None:
+    if timeline is None or promises is None:
+        return None
+    return reached_on_disk(timeline, promises.acked, promises.start_ns)
 
 
 def _not_met(record: TrialRecord, timeline: Timeline) -> Iterator[str]:

@@ -18,6 +18,8 @@ leads to the bytes (a file system, an image format) is there after a cut, only r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Protocol
 
 from powercut.checkers.acks import ACK_WINDOW
@@ -27,6 +29,7 @@ from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.enough import STATES_MIN
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
+from powercut.model.reached import Reached
 from powercut.model.verdict import (
     EvidenceLevel,
     Finding,
@@ -36,10 +39,12 @@ from powercut.model.verdict import (
     Verdict,
     lsn_ranges,
 )
+from powercut.recording.reached import files_met
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.scenario.settings import ControlKind
 from powercut.store.exploration import ExplorationFinding, ExploreResult
+from powercut.store.file_map import read_file_maps
 from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
@@ -100,6 +105,7 @@ def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> Tr
             "commits_lost": sum(len(span) for span in lost),
             "lost_lsns": lost,
             "states": recovered,
+            "reached": _reached(trial, result.reached),
             "timings_s": result.timings_s | spent,
         }
     )
@@ -111,6 +117,14 @@ def _unbelievable(every: list[Finding]) -> tuple[list[Finding], Verdict]:
         Judgement(tuple(every), Verdict.INCONCLUSIVE), "its check is not to be believed"
     )
     return list(judgement.findings), judgement.verdict
+
+
+def _reached(trial: TrialDir, reached: Reached | None) -> Reached | None:
+    """With what became of files, where the file system of its states was asked for them."""
+    with suppress(DamagedRecording):  # it names files, and no verdict rests on it
+        met = files_met(read_file_maps(trial))
+        return None if reached is None else replace(reached, files=met)
+    return reached
 
 
 def _of_this_run(

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
+from powercut.model.reached import Reached
 from powercut.model.verdict import Verdict
 from powercut.report.browse import answer
 from powercut.report.history_reader import read_history
@@ -37,7 +38,7 @@ EXPLORED = ExploreResult(
 )  # fmt: skip
 RESULT = CaptureResult(
     verdict=Verdict.LOSSY, promise="journal", attempted=21, acknowledged=20, start_ns=0, run_s=1.0,
-    writes=20, syncs=0, changes=0, state_s=60.0, explored=EXPLORED,
+    writes=20, syncs=0, changes=0, state_s=60.0, reached=Reached(20, 80, 1.0), explored=EXPLORED,
 )  # fmt: skip
 
 

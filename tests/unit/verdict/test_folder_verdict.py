@@ -30,6 +30,7 @@ def recording(acked=12, gaps=(), doubts=(), files=(), share=""):
     history = SimpleNamespace(acked=range(acked), attempted=range(acked))
     return SimpleNamespace(
         gaps=gaps,
+        folder=SimpleNamespace(requests=()),
         doubts=doubts,
         outside=lambda *, alone: Outside(files, alone=alone),
         history=history,

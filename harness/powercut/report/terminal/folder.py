@@ -102,6 +102,7 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
             f"{result.run_s:.3g} s; {result.writes:,} writes, {result.changes:,} changes of sizes "
             f"and names, {result.syncs:,} syncs",
         ),
+        ("reached", result.reached.words),
         ("the promise", PROMISES[result.promise]),
         (
             "looked at",

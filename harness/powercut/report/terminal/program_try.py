@@ -43,6 +43,7 @@ def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -
     console.print()
     console.print(_table(tried, cell), highlight=False)
     console.print()
+    print_facts(console, [("reached", text) for text in _reached(tried, cell)])
     print_facts(console, [("odds", text) for text in _odds(tried, cell)])
     untested = dict.fromkeys(one for trial in cell.trials for one in trial.untested)
     print_facts(console, [("not tested", one) for one in untested])
@@ -141,6 +142,15 @@ def _lost(result: CaptureResult) -> tuple[LsnRange, ...]:
 
 def _said(verdict: Verdict) -> Text:
     return Text(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict])
+
+
+def _reached(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+    """How far each run came: of both, as one may have met what the other has not."""
+    for trial in cell.trials:
+        if trial.reached is not None:
+            yield f"on the disk {trial.reached.words}"
+    if tried.files.journal is not None:
+        yield f"as files {tried.files.journal.reached.words}"
 
 
 def _odds(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
