@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut import __version__
+from powercut.campaign.further import Further
 from powercut.channel.lines import LineCounter
 from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
@@ -49,7 +50,8 @@ class CaptureOrder:
     """What is to be captured.
 
     The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
-    is first; 0 `acks` are none.  With `share` the command runs in a guest that shares the folder.
+    is first; 0 `acks` are none.  With `goes_on` so many acks are the least
+    (powercut.campaign.further).  With `share` the command runs in a guest that shares the folder.
     No promise rests on what it leaves in the places of `scratch`.
     """
 
@@ -62,6 +64,7 @@ class CaptureOrder:
     seed: int
     share: FolderShare | None = None
     scratch: tuple[str, ...] = ()
+    goes_on: bool = False
 
 
 class _Acks:
@@ -72,6 +75,16 @@ class _Acks:
         self._wanted = wanted
         self._counter = LineCounter()
         self.enough = threading.Event()
+
+    @property
+    def said_too_much(self) -> bool:
+        """Whether nothing more is heard."""
+        return bool(self._counter.too_much)
+
+    @property
+    def count(self) -> int:
+        """So far."""
+        return self._counter.acks
 
     def hear(self, data: bytes) -> None:
         self._counter.take(data)
@@ -99,9 +112,14 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         run = sharing_command if order.share else confined_command
         captured.run(run(argv, order.folder, Path.cwd(), memory))
         deadline = time.monotonic() + order.seconds
+        further = None
+        if order.goes_on:
+            further = Further(directory.log, asked=order.acks, seconds=order.seconds)
         while status is None and time.monotonic() < deadline:
             if acks.enough.wait(_POLL_S):
-                break
+                if further is None or acks.said_too_much or further.is_enough(acks.count):
+                    break
+                time.sleep(_POLL_S)
             status = captured.wait_ended(timeout_s=0)
         try:
             captured.cut()

@@ -3,8 +3,9 @@
 
 A disk shows what one file system and kernel do, which may keep more than any of them promises.
 Captured files show what the program itself asked for.  Each sees what the other cannot, so both are
-recorded, at the same time, and judged under three promises, from what holds in most places to
-what holds everywhere:
+recorded, first the files, whose calls say how far a run has to go (powercut.campaign.further), then
+the disk with as many operations.  Both are judged under three promises, from what holds in most
+places to what holds everywhere:
 
 1. the disk: the file system that was tried, recovered by its own kernel;
 2. the files, if names and truncations keep their order, as a journalling file system has them;
@@ -33,6 +34,7 @@ from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.events import RunEvent
 from powercut.model.verdict import Verdict
+from powercut.recording.folder import open_capture
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.files import host_errors
@@ -48,7 +50,10 @@ _WITNESS_STATES: Final = 500
 
 @dataclass(frozen=True)
 class TryOrder:
-    """What is tried, how, and where its results go."""
+    """What is tried, how, and where its results go.
+
+    With `goes_on` the operations that `options` ask for are the least.
+    """
 
     program: ProgramSettings
     options: RecordOptions
@@ -56,6 +61,7 @@ class TryOrder:
     results: Path
     stamp: str
     portable: bool = False
+    goes_on: bool = False
 
 
 def require_contract(order: TryOrder) -> None:
@@ -74,11 +80,13 @@ def require_contract(order: TryOrder) -> None:
 def try_program(
     order: TryOrder, on_event: Callable[[RunEvent], None] = lambda _: None
 ) -> ProgramTried:
-    """Records the program in both ways at once, and judges both.  Raises UsageError, HostError."""
-    scenario = program_scenario(order.program, order.options)
+    """Records the program in both ways, and judges both.  Raises UsageError, HostError."""
     folder = _set_up(order)  # alone: whatever a verb leaves behind is ended with it
+    recorded = _recorded(order, folder)
+    acks = order.options.acks if isinstance(recorded, str) else max(order.options.acks, recorded[1])
+    scenario = program_scenario(order.program, dataclasses.replace(order.options, acks=acks))
     with ThreadPoolExecutor(1, thread_name_prefix="files") as beside:
-        files = beside.submit(_files, order, folder)
+        files = beside.submit(_files, order, recorded)
         outcome = run_scenarios(
             [scenario], seed=order.seed, results=order.results, on_event=on_event
         )
@@ -98,19 +106,8 @@ def _set_up(order: TryOrder) -> Path:
     return folder
 
 
-def _files(order: TryOrder, folder: Path) -> FilesTried:
-    """All that is known of the files: what a later step cannot do takes no earlier verdict away."""
-    found = FilesTried()
-    try:
-        for known in _files_tried(order, folder):
-            found = known
-    except PowercutError as error:
-        found = dataclasses.replace(found, reason=str(error))
-    return found
-
-
-def _files_tried(order: TryOrder, folder: Path) -> Iterator[FilesTried]:
-    """What is known after each step.  Raises PowercutError."""
+def _recorded(order: TryOrder, folder: Path) -> tuple[CaptureDir, int] | str:
+    """The recording of the files, and its operations; or why there is none."""
     workload = ProgramWorkload(Parameters(workload=order.program))
     environment = workload.contents(Run(bytes(16), order.seed)).environment
     run, check = (
@@ -125,9 +122,31 @@ def _files_tried(order: TryOrder, folder: Path) -> Iterator[FilesTried]:
         atomic_unit=order.options.atomic_unit,
         seed=order.seed,
         scratch=order.program.scratch,
+        goes_on=order.goes_on,
     )
-    directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
-    record_folder(capture, directory)
+    try:
+        directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
+        record_folder(capture, directory)
+        return directory, len(open_capture(directory).history.acked)
+    except PowercutError as error:
+        return str(error)
+
+
+def _files(order: TryOrder, recorded: tuple[CaptureDir, int] | str) -> FilesTried:
+    """All that is known of the files: what a later step cannot do takes no earlier verdict away."""
+    if isinstance(recorded, str):
+        return FilesTried(reason=recorded)
+    found = FilesTried()
+    try:
+        for known in _files_tried(order, recorded[0]):
+            found = known
+    except PowercutError as error:
+        found = dataclasses.replace(found, reason=str(error))
+    return found
+
+
+def _files_tried(order: TryOrder, directory: CaptureDir) -> Iterator[FilesTried]:
+    """What is known after each step.  Raises PowercutError."""
     wanted = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=order.seed, confirm=False)
     state_s = order.options.state_timeout
     journal = judge_folder(directory, Promise.JOURNAL, wanted, state_s=state_s, keep=True)

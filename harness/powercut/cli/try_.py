@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 _EPILOG = (
     "PROGRAM is one executable, which may be a shell script, with the verbs `setup DIR`, "
     "`run DIR` and `check DIR`: docs/adding-a-program.md has the contract and examples. It is "
-    "tried without a cut first. Then it runs twice at the same time: in User-Mode Linux on a "
-    "recorded disk, and on this host on recorded files, which show what it synced and what it left "
-    "to the file system. Neither needs root."
+    "tried without a cut first. Then it runs twice: on this host on recorded files, which show "
+    "what it synced and what it left to the file system, and in User-Mode Linux on a recorded "
+    "disk. Neither needs root. Without --acks 500 operations are the least: it goes on for a "
+    "quarter of --seconds, and while new kinds of calls come, up to 2,000."
 )
 
 
@@ -78,6 +79,8 @@ def try_(
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 
+    given = click.get_current_context().get_parameter_source("acks")
+    goes_on = given is click.core.ParameterSource.DEFAULT
     if install:
         from powercut.doctor.packages import install as install_packages
 
@@ -92,6 +95,7 @@ def try_(
         results=results,
         stamp=datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ"),
         portable=portable,
+        goes_on=goes_on,
     )
     console = console_beside(json_file)
     with console.status("trying the program without a cut"):

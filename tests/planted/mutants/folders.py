@@ -5,15 +5,61 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import FOLDERS, RECORDER
+from mutants.suites import FOLDERS, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
 _C = "harness/capture"
 folder = planter("folder", FOLDERS)
+reached = planter("reached", REACHED)
 recorder = planter("recorder", RECORDER)
 
 MUTANTS: tuple[Mutant, ...] = (
+    *reached(
+        f"{_H}/recording/reached.py",
+        (
+            "folder-before-the-run",
+            At("reached_in_folder", "calls.add(request, counts=request.submitted_ns > start_ns)"),
+            "calls.add(request, counts=True)",
+            "files that were there before the run count as made in it",
+        ),
+        (
+            "growth-is-truncation",
+            At("_Calls.add", "request.size < self._sizes[number]"),
+            "request.size != self._sizes[number]",
+            "a file that was made longer counts as truncated",
+        ),
+        (
+            "disk-before-the-run",
+            At("reached_on_disk", "requests.is_write & (requests.submitted_ns > start)"),
+            "requests.is_write",
+            "what setup wrote counts as the run's",
+        ),
+    ),
+    *reached(
+        f"{_H}/model/reached.py",
+        (
+            "silent-of-what-was-not-met",
+            At("FilesMet.words", "many == 0"),
+            "False",
+            "a run without a rotation does not say so",
+        ),
+    ),
+    *reached(
+        f"{_H}/campaign/further.py",
+        (
+            "new-kinds-end-nothing",
+            At("Further.is_enough", "2 * operations_before_newest(read_folder_log(self._log))"),
+            "operations_before_newest(read_folder_log(self._log))",
+            "a run ends soon after its first rotation",
+        ),
+        (
+            "room-without-end",
+            At("Further.is_enough", "self._log.with_suffix('.data').stat().st_size >= _ROOM"),
+            "False",
+            "a run that goes on fills its disk",
+        ),
+    ),
     *folder(
         f"{_P}/folder.py",
         (

@@ -144,6 +144,14 @@ FOLDERS = Suite(
         pytest("tests/unit/explore/test_folder_explorer.py", "tests/unit/disk/test_folder_log.py"),
     ),
 )
+REACHED = Suite(
+    "how far a run comes",
+    (),
+    (
+        pytest("tests/unit/recording/test_reached.py", "tests/unit/model/test_reached_words.py"),
+        pytest("tests/planted/capture/test_far_faults.py"),
+    ),
+)
 RECORDER = Suite(
     "recorder of folders",
     (make("harness/capture"),),

@@ -268,3 +268,17 @@ def test_a_mistyped_option_is_no_program(command):
     own = powercut(*command, "/bin/true", "--qqq")
     assert own.returncode == 2
     assert " -- PROGRAM --qqq" in " ".join(own.stderr.split())
+
+
+@pytest.mark.parametrize(("given", "goes_on"), [((), True), (("--acks", "500"), False)])
+def test_a_run_of_try_goes_on_unless_its_operations_were_given(monkeypatch, given, goes_on):
+    asked = []
+
+    def tried(order, _progress):
+        asked.append((order.options.acks, order.goes_on))
+        raise UsageError("it was not recorded")
+
+    monkeypatch.setattr("powercut.campaign.program_try.require_contract", lambda order: None)
+    monkeypatch.setattr("powercut.campaign.program_try.try_program", tried)
+    status_of(monkeypatch, "try", *given, "--", "/bin/true")
+    assert asked == [(500, goes_on)]

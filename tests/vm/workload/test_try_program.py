@@ -129,7 +129,20 @@ def test_a_store_that_its_file_system_saves_is_safe_there_and_its_missing_sync_i
     assert "POSIX alone allows a loss: Operation" in text
     assert "the renaming of new to store" in text
     assert "no sync of the folder came after it" in text
+    (trial,) = found.disk.cells[0].trials
+    assert trial.reached is not None
+    assert (trial.reached.operations, trial.reached.size > 0) == (trial.commits_acked, True)
+    assert trial.reached.files is not None
+    assert trial.reached.files.looks > 1
+    assert trial.reached.words in text
+    assert found.files.journal is not None
+    reached = found.files.journal.reached
+    assert reached.operations == found.files.journal.acknowledged >= ACKS
+    assert reached.files is not None
+    assert (reached.files.renamed, reached.files.removed) >= (ACKS, 0)
+    assert f"as files {reached.words}" in text
     data = json.loads(tried_json(found))
+    assert data["files"]["journal"]["reached"]["operations"] == reached.operations
     assert (data["verdict"], data["files"]["posix"]["verdict"]) == ("safe", "lossy")
     portable = ProgramTried(found.disk, found.files, portable=True)
     assert (portable.verdict, portable.beyond) == (Verdict.LOSSY, False)
