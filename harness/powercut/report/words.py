@@ -266,18 +266,36 @@ def how_layered(cells: Sequence[CellResult]) -> list[str]:
 
 def how_seeing(cells: Sequence[CellResult]) -> list[str]:
     """What the checks of programs found where nothing was lost, a sentence for each cell; of
-    several cuts the least.  And what their verdicts do not speak of."""
+    several cuts the least.  How far its shortest run came, and what verdicts do not speak of."""
     told = []
     for cell in cells:
         seen = [one.positive for one in cell.trials if one.positive is not None]
         if seen:
             least = min(seen, key=lambda one: (one.passed, one.found))
             told.append(f"Cell {cell.cell}: {least.words}.")
+        if came := [one.reached for one in cell.trials if one.reached is not None]:
+            shortest = min(came, key=lambda one: one.operations)
+            told.append(f"Cell {cell.cell}: reached: {shortest.words}.")
         injected = dict.fromkeys(text for one in cell.trials for text in one.injected)
         told += [f"Cell {cell.cell}: injected error: {text}." for text in injected]
         untested = dict.fromkeys(text for one in cell.trials for text in one.untested)
         told += [f"Cell {cell.cell}: not tested: {text}." for text in untested]
     return told
+
+
+def how_far(cells: Sequence[CellResult]) -> str:
+    """How far the shortest run of a program came that is SAFE; empty if none is."""
+    came = [
+        (trial.reached, cell.cell)
+        for cell in cells
+        if cell.verdict is Verdict.SAFE
+        for trial in cell.trials
+        if trial.reached is not None
+    ]
+    if not came:
+        return ""
+    reached, name = min(came, key=lambda one: one[0].operations)
+    return f"The shortest run of a SAFE cell ({name}) reached {reached.words}."
 
 
 def with_article(noun: str) -> str:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from powercut.model.reached import FilesMet, Reached
+from powercut.model.verdict import Verdict
 from powercut.report.page.facts import facts_of, plain
+from powercut.report.words import how_far, how_seeing
 from powercut.store.host_load import HostLoad
 
 
@@ -47,3 +50,18 @@ def test_an_environment_of_another_shape_is_told_as_it_is(made):
     names = {name for name, _ in facts_of(made.run, {"versions": "odd", "sessions": []})}
     assert "versions" in names
     assert plain({"a": {"b": None}, "c": []}) == ""
+
+
+def test_how_far_the_shortest_safe_run_of_a_program_came_is_told(made):
+    (cell, *_) = [one for one in made.run.cells if one.verdict is Verdict.SAFE]
+    assert how_far(made.run.cells) == ""
+    runs = [Reached(500, 8000, 2.0), Reached(40, 700, 1.0, FilesMet(2, 0, looks=3))]
+    (trial, *_) = cell.trials
+    trials = tuple(trial.model_copy(update={"reached": one}) for one in runs)
+    told = cell.model_copy(update={"trials": trials})
+    assert how_far([told]) == (
+        f"The shortest run of a SAFE cell ({cell.cell}) reached 40 operations, 700 bytes, 1.0 s; "
+        "files: 2 made, none removed (names at 3 instants; renames and truncations are not seen)."
+    )
+    assert f"Cell {cell.cell}: reached: {runs[1].words}." in how_seeing([told])
+    assert how_far([told.model_copy(update={"verdict": Verdict.LOSSY})]) == ""

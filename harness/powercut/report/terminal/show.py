@@ -140,6 +140,8 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
             f"{trial.latency.max_us / 1000:.2g} ms (slowest).",
             highlight=False,
         )
+    if trial.reached is not None:
+        console.print(f"Reached: {trial.reached.words}.", highlight=False)
     if trial.positive is not None and trial.positive.passed:
         console.print(f"The check found {trial.positive.told}.", highlight=False)
     for one in trial.injected:

@@ -42,7 +42,8 @@ def print_run(console: Console, run: RunResult) -> None:
         text = explain(cell)
         if text:
             console.print(Text.assemble((cell.cell, "bold"), ": ", text))
-    states = [words.how_recovered(run.cells), *words.how_repaired(run.cells)]
+    states = [words.how_recovered(run.cells), words.how_far(run.cells)]
+    states += words.how_repaired(run.cells)
     early, sure = words.how_early(run.cells), words.how_sure(run.cells)
     for sentence in filter(None, (*states, *early, *sure)):
         console.print(Text(sentence, "dim"))
