@@ -89,6 +89,9 @@ void names_unlock(void);
 #define PROC_PATH_MAX 32
 void object_path(const struct object *object, char path[PROC_PATH_MAX]);
 
+/* How the log says that such a file, named pipe or socket was made; 0 for what it does not know. */
+enum folder_op op_of_kind(mode_t mode);
+
 /* As the kernel is to have them, the file of lines included; and for how long it may keep them, since
  * nobody else changes the folder. */
 int attributes_of(const struct object *object, struct stat *found);

@@ -64,7 +64,7 @@ static int log_name(const struct object *parent, const char *name, const struct 
                     const struct stat *found, bool known)
 {
     char names[NAME_MAX + 1 + PATH_MAX + 1];
-    struct request request = {.op = (enum pclog_op)FOLDER_CREATE,
+    struct request request = {.op = (enum pclog_op)op_of_kind(found->st_mode),
                               .object = (uint32_t)parent->number,
                               .offset = object->number};
     size_t length = (size_t)snprintf(names, sizeof names, "%s", name);
@@ -89,13 +89,14 @@ static int log_entry(int parent_fd, const struct object *parent, const char *nam
     struct stat found;
     if (!object || fstat(object->fd, &found))
         return errno;
-    if (!S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode) && !S_ISLNK(found.st_mode))
-        return 0; /* a socket or the like has nothing to lose */
+    bool contents = S_ISREG(found.st_mode) || S_ISDIR(found.st_mode);
+    if (!contents && !S_ISLNK(found.st_mode) && !op_of_kind(found.st_mode))
+        return 0; /* a device */
     bool known = object->lookups > 1;
     int error = log_name(parent, name, object, &found, known);
     if (!error && !known)
         error = attributes_log_base(object);
-    if (error || known || S_ISLNK(found.st_mode))
+    if (error || known || !contents)
         return error;
     char path[PROC_PATH_MAX];
     object_path(object, path);

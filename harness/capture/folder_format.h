@@ -3,7 +3,7 @@
  * The log of a captured folder, of the kind PCLOG_FOLDER (log_format.h): the files, header, events
  * and checksums of a disk's log, with other requests.  `disk_size` of the header is 0.
  *
- * An *object* is a file, a folder or a symbolic link; it has a number from 1 (the folder itself),
+ * An *object* is a file, a folder, a symbolic link, a named pipe or a socket; it has a number from 1 (the folder itself),
  * which it keeps under all its names and which is never given again.  Requests are submitted and
  * completed as a disk's are; COMPLETE repeats `op` and, with PCLOG_FAILED, has the errno in `length`.
  *
@@ -14,7 +14,7 @@
  * | FLUSH | file, folder; 0: all | first byte | bytes; 0: all of them | fsync; with FOLDER_DATA_ONLY fdatasync; of 0 sync, syncfs; of a range msync, or what a write with O_DSYNC or O_SYNC ends with |
  * | TRUNCATE | file | 0 | new size | |
  * | GROW | file | 0 | new size, which is larger (fallocate) | |
- * | CREATE, MKDIR | folder | new object | of the payload | NAME |
+ * | CREATE, MKDIR, PIPE, SOCKET | folder | new object | of the payload | NAME |
  * | SYMLINK | folder | new object | of the payload | NAME NUL TARGET |
  * | LINK | folder | object | of the payload | NAME |
  * | UNLINK, RMDIR | folder | 0 | of the payload | NAME |
@@ -44,7 +44,9 @@ enum folder_op {
     FOLDER_RMDIR = 11,
     FOLDER_RENAME = 12,
     FOLDER_GROW = 13,
-    FOLDER_ATTRIBUTES = 14
+    FOLDER_ATTRIBUTES = 14,
+    FOLDER_PIPE = 15,
+    FOLDER_SOCKET = 16
 };
 
 enum folder_type { FOLDER_BEGIN = 10, FOLDER_LINES = 11 };

@@ -169,18 +169,27 @@ static void op_create(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t m
         close(fd);
 }
 
+/* What the log calls an object that has no contents but those of a file; 0 for a device, which no state
+ * may have. */
+enum folder_op op_of_kind(mode_t mode)
+{
+    if (S_ISREG(mode))
+        return FOLDER_CREATE;
+    if (S_ISFIFO(mode))
+        return FOLDER_PIPE;
+    return S_ISSOCK(mode) ? FOLDER_SOCKET : (enum folder_op)0;
+}
+
 static void op_mknod(fuse_req_t req, fuse_ino_t ino, const char *name, mode_t mode, dev_t device)
 {
     (void)device;
     struct object *parent = object_of(ino), *object = NULL;
-    int error = S_ISREG(mode) ? 0 : EPERM; /* no socket, pipe or device: nothing to lose */
+    enum folder_op op = op_of_kind(mode);
     names_lock();
-    int fd = error ? -1 : openat(parent->fd, name, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    int error = !op ? EPERM : mknodat(parent->fd, name, mode, 0) ? errno : 0;
     if (!error)
-        error = fd < 0 ? errno : made(req, parent, name, NULL, FOLDER_CREATE, &object);
+        error = made(req, parent, name, NULL, op, &object);
     names_unlock();
-    if (fd >= 0)
-        close(fd);
     reply_entry(req, object, error);
 }
 

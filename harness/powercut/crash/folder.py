@@ -95,13 +95,15 @@ class FileState:
 class Tree:
     """A state as a person would see it: paths below the folder, parents first.
 
-    `files` may be the same file under several paths.  `links` have their targets.
+    `files` may be the same file under several paths.  `links` have their targets.  `talks` are
+    named pipes and sockets, which hold nothing: each with its object, that may have several paths.
     """
 
     root: Attributes
     folders: tuple[tuple[str, Attributes], ...]
     files: tuple[tuple[str, FileState], ...]
     links: tuple[tuple[str, str, Attributes], ...]
+    talks: tuple[tuple[str, int, FolderOp, Attributes], ...] = ()
 
 
 class FolderSpace(StateSpace):
@@ -238,6 +240,7 @@ class FolderSpace(StateSpace):
         folders: list[tuple[str, Attributes]] = []
         files: list[tuple[str, FileState]] = []
         links: list[tuple[str, str, Attributes]] = []
+        talks: list[tuple[str, int, FolderOp, Attributes]] = []
         seen = {ROOT_OBJECT}
         left = [(ROOT_OBJECT, "")]
         while left:
@@ -250,11 +253,15 @@ class FolderSpace(StateSpace):
                     files.append((below, state))
                 elif made.op is FolderOp.SYMLINK:
                     links.append((below, made.names[1], has))
+                elif made.op is not FolderOp.MKDIR:
+                    talks.append((below, number, made.op, has))
                 elif number not in seen:  # one that a lost rename has left in two places
                     seen.add(number)
                     folders.append((below, has))
                     left.append((number, below + "/"))
-        return Tree(attributes[ROOT_OBJECT], tuple(folders), tuple(files), tuple(links))
+        return Tree(
+            attributes[ROOT_OBJECT], tuple(folders), tuple(files), tuple(links), tuple(talks)
+        )
 
 
 def _born(folder: FolderTimeline) -> dict[int, Attributes]:

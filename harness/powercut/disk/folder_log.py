@@ -19,6 +19,7 @@ import numpy as np
 from powercut.disk.event_log import EventReader, Events, Mask
 from powercut.disk.pclog_format import EventFlag, EventType, LogKind, map_file
 from powercut.model.folder import (
+    LEAVES,
     MAKING,
     NAMING,
     OWN,
@@ -198,7 +199,7 @@ class _FolderReader(EventReader):
                 self._damaged(index, f"makes object {other}, which is there, or no number")
             self._kinds[other] = op
         elif op is FolderOp.LINK:
-            if self._kinds.get(other) not in (FolderOp.CREATE, FolderOp.SYMLINK):
+            if self._kinds.get(other) not in LEAVES:
                 self._damaged(index, f"links object {other}, which is no file")
         elif op is FolderOp.RENAME:
             self._require_folder(index, other)

@@ -33,9 +33,14 @@ class FolderOp(enum.IntEnum):
     RENAME = 12
     GROW = 13
     ATTRIBUTES = 14
+    PIPE = 15
+    SOCKET = 16
 
 
-MAKING: Final = frozenset({FolderOp.CREATE, FolderOp.MKDIR, FolderOp.SYMLINK})
+LEAVES: Final = frozenset({FolderOp.CREATE, FolderOp.SYMLINK, FolderOp.PIPE, FolderOp.SOCKET})
+"""What makes an object that may have several names."""
+
+MAKING: Final = LEAVES | {FolderOp.MKDIR}
 """What makes an object."""
 
 NAMING: Final = MAKING | {FolderOp.LINK, FolderOp.UNLINK, FolderOp.RMDIR, FolderOp.RENAME}

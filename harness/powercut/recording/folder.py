@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,7 @@ from powercut.workload.program.claims import history_of
 ALL_MODE_BITS: Final = 0o7777
 PERMISSIONS: Final = 0o777
 
+_TALKS: Final = {FolderOp.PIPE: stat.S_IFIFO, FolderOp.SOCKET: stat.S_IFSOCK}
 _READ_ONLY: Final = os.strerror(errno.EROFS)
 _SAID_MAX: Final = 300
 
@@ -158,6 +160,13 @@ def build_tree(
                 continue
             made[state.number] = target / name
             write_contents(space, state, target / name)
+        for name, number, op, has in tree.talks:
+            if number in made:
+                os.link(made[number], target / name)
+                continue
+            made[number] = target / name
+            os.mknod(target / name, _TALKS[op] | 0o600)
+            _set_attributes(target / name, has, mode_bits)
         for name, to, has in tree.links:
             (target / name).symlink_to(to)
             _set_attributes(target / name, replace(has, mode=None), mode_bits)

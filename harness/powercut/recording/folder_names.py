@@ -19,6 +19,8 @@ _MADE: Final = {
     FolderOp.CREATE: "the creation of {}",
     FolderOp.MKDIR: "the creation of the folder {}",
     FolderOp.SYMLINK: "the symbolic link {}",
+    FolderOp.PIPE: "the named pipe {}",
+    FolderOp.SOCKET: "the socket {}",
     FolderOp.LINK: "the name {} for a file that has another",
     FolderOp.UNLINK: "the removal of {}",
     FolderOp.RMDIR: "the removal of the folder {}",

@@ -42,7 +42,13 @@ BYTES: Final = "bytes"
 BEFORE: Final = "before"
 LOST: Final = "LOST"
 
-_KINDS: Final = {FolderOp.CREATE: "file", FolderOp.MKDIR: "folder", FolderOp.SYMLINK: "link"}
+_KINDS: Final = {
+    FolderOp.CREATE: "file",
+    FolderOp.MKDIR: "folder",
+    FolderOp.SYMLINK: "link",
+    FolderOp.PIPE: "pipe",
+    FolderOp.SOCKET: "socket",
+}
 
 _TEXT: Final = Template('''\
 #!/usr/bin/env python3
@@ -84,6 +90,8 @@ def build(number, path):
     if kind == "file":
         os.truncate(f"{top}/{number}", sizes[number])
         shutil.copyfile(f"{top}/{number}", path)
+    elif kind != "folder":
+        os.mknod(path, {"pipe": 0o010600, "socket": 0o140600}[kind])
     else:
         os.makedirs(path, exist_ok=True)
         [build(to, f"{path}/{name}") for name, to in names[number].items()]

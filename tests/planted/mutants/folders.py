@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import FOLDERS, REACHED, RECORDER
+from mutants.suites import FOLDERS, HONEST, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -13,6 +13,7 @@ _C = "harness/capture"
 folder = planter("folder", FOLDERS)
 reached = planter("reached", REACHED)
 recorder = planter("recorder", RECORDER)
+honest = planter("honest", HONEST)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -58,6 +59,24 @@ MUTANTS: tuple[Mutant, ...] = (
             At("Further.is_enough", "self._log.with_suffix('.data').stat().st_size >= _ROOM"),
             "False",
             "a run that goes on fills its disk",
+        ),
+    ),
+    *honest(
+        f"{_C}/folder_names.c",
+        (
+            "no-pipes",
+            At("op_of_kind", "if (S_ISFIFO(mode))"),
+            "if (S_ISCHR(mode))",
+            "no named pipe can be made in a captured folder",
+        ),
+    ),
+    *honest(
+        f"{_P}/folder.py",
+        (
+            "pipes-are-gone",
+            At("FolderSpace._walk", "made.op is not FolderOp.MKDIR"),
+            "made.op not in MAKING",
+            "a named pipe or a socket is in no state",
         ),
     ),
     *folder(

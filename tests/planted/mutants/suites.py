@@ -152,6 +152,11 @@ REACHED = Suite(
         pytest("tests/planted/capture/test_far_faults.py"),
     ),
 )
+HONEST = Suite(
+    "honest programs",
+    (make("harness/capture"), make("harness/guard", "{build}/bin/check-guard")),
+    (pytest("tests/planted/capture/test_folder_honest.py"),),
+)
 RECORDER = Suite(
     "recorder of folders",
     (make("harness/capture"),),

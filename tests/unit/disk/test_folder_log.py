@@ -165,6 +165,11 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, op: FolderOp, na
         (begun().done(FolderOp.RENAME, 1, b"a\0b", offset=FILE), "object 2, which is no folder"),
         (begun().done(FolderOp.RENAME, 1, b"a", offset=1), "another number of names"),
         (begun().done(FolderOp.WRITE, SUB, b"x"), "changes object 3, which is no file"),
+        (
+            begun().done(FolderOp.PIPE, 1, b"x", offset=9).done(FolderOp.TRUNCATE, 9),
+            "9, which is no file",
+        ),
+        (begun().done(FolderOp.SOCKET, 1, b"x", offset=FILE), "makes object 2, which is there"),
         (begun().done(FolderOp.WRITE, 77, b"x"), "changes object 77, which is no file"),
         (begun().done(FolderOp.WRITE, FILE, b"x", offset=1 << 60), "beyond the end of any file"),
         (begun().done(FolderOp.TRUNCATE, FILE, length=-1 % 2**63), "beyond the end of any file"),
