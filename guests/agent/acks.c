@@ -7,6 +7,8 @@
  */
 #include "agent.h"
 
+#include "../common/ended.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -53,8 +55,9 @@ static bool relay_once(struct relay *relay)
     return got > 0 && pass_on(relay->to, data, (size_t)got);
 }
 
-/* Until there are acks enough, the program has ended or its time is over; false for the last. */
-static bool listen(struct relay *relay, int program, const struct enough *enough)
+/* Until there are acks enough, the program has ended or its time is over; false for the last.  One
+ * that ends in order, as a daemon's parent does, may have left who says more. */
+static bool listen(struct relay *relay, int program, pid_t child, const struct enough *enough)
 {
     uint64_t deadline = pc_now_ns() + enough->ms * 1000000ull, now;
     struct pollfd polled[] = {{relay->from, POLLIN, 0}, {program, POLLIN, 0}};
@@ -69,8 +72,12 @@ static bool listen(struct relay *relay, int program, const struct enough *enough
             if (!relay_once(relay))
                 polled[0].fd = -1; /* it has closed its descriptor, and goes on */
         } else if (polled[1].revents) {
-            return true;
+            if (!ended_in_order(child) || polled[0].fd < 0)
+                return true;
+            polled[1].fd = -1;
         }
+        if (polled[0].fd < 0 && polled[1].fd < 0)
+            return true;
     }
     return true;
 }
@@ -93,7 +100,7 @@ int acks_run(char *const argv[], char *const environment[], int port, const stru
     if (program < 0)
         return FAILED;
     relay.from = ends[0];
-    bool in_time = listen(&relay, program, enough);
+    bool in_time = listen(&relay, program, child, enough);
     bool ended = waitpid(child, &status, WNOHANG) == child;
     if (getppid() == 1)
         kill(-1, SIGKILL); /* all but PID 1 and this process */

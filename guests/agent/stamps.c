@@ -72,8 +72,9 @@ static bool take_ping(void)
     return pc_wire_pong(relay.port, &relay.ping) == 0;
 }
 
-/* Until the program has ended.  Its lines go before a ping that came meanwhile. */
-static void pass_on(int program)
+/* Until the program has ended, and if that was in order until nobody is left who could say more: a
+ * daemon's parent ends at once.  Its lines go before a ping that came meanwhile. */
+static void pass_on(int program, pid_t child, int *status)
 {
     struct pollfd polled[] = {
         {relay.from, POLLIN, 0}, {relay.port, POLLIN, 0}, {program, POLLIN, 0}};
@@ -88,8 +89,11 @@ static void pass_on(int program)
             if (!(polled[1].revents & POLLIN) || !take_ping())
                 polled[1].fd = -1;
         } else if (polled[2].revents) {
-            return;
+            waitpid(child, status, 0);
+            polled[2].fd = -1;
         }
+        if (polled[2].fd < 0 && (*status != 0 || polled[0].fd < 0))
+            return;
     }
 }
 
@@ -133,8 +137,7 @@ int stamps_run(char *const argv[], char *const environment[], int port, int repo
     relay.from = ends[0], relay.port = port;
     fcntl(relay.from, F_SETFL, O_NONBLOCK);
     go_first();
-    pass_on(program);
-    waitpid(child, &status, 0);
+    pass_on(program, child, &status);
     if (getppid() == 1)
         kill(-1, SIGKILL); /* all but PID 1 and this process */
     while (poll(&(struct pollfd){relay.from, POLLIN, 0}, 1, 0) > 0 && take_lines())

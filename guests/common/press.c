@@ -103,6 +103,11 @@ int press_begin(uint64_t seed)
     return 0;
 }
 
+bool press_is(pid_t process)
+{
+    return process == presser;
+}
+
 void press_again(pid_t gone, int status)
 {
     if (presser > 0 && gone == presser && WIFSIGNALED(status))

@@ -5,6 +5,7 @@
 #ifndef POWERCUT_PRESS_H
 #define POWERCUT_PRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -15,5 +16,8 @@ int press_begin(uint64_t seed);
 /* To be told of each child that `wait` has had.  A program may kill every process that it can; if
  * that took the one that presses, there is another from now on. */
 void press_again(pid_t gone, int status);
+
+/* Whether it is the one that presses. */
+bool press_is(pid_t process);
 
 #endif

@@ -3,10 +3,13 @@
 
 #include "../common/press.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/signalfd.h>
@@ -110,7 +113,45 @@ static void serve_meanwhile(void)
     answer();
 }
 
-void wait_listening(pid_t child, int *status)
+/* The parent of a process; -1 if it has gone. */
+static int parent_of(pid_t process)
+{
+    char path[64], text[512];
+    const char *end;
+    int fd, parent;
+    ssize_t got;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got < 0 ? 0 : got] = '\0';
+    end = strrchr(text, ')'); /* its name may have any */
+    return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : -1;
+}
+
+/* Whether a program's process is left whose parent has ended: such are PID 1's.  So is the one that
+ * presses; those of the kernel are not. */
+static bool is_anybody_left(void)
+{
+    bool found = false;
+    struct dirent *entry;
+    DIR *all = opendir("/proc");
+
+    while (all != NULL && !found && (entry = readdir(all)) != NULL) {
+        pid_t process = (pid_t)atoi(entry->d_name);
+
+        found = process > 1 && !press_is(process) && parent_of(process) == 1;
+    }
+    if (all != NULL)
+        closedir(all);
+    return found;
+}
+
+/* `whole`: a program that ends in order, as a daemon's parent does, has not ended before all that it
+ * has left. */
+void wait_listening(pid_t child, int *status, bool whole)
 {
     struct signalfd_siginfo info;
     struct pollfd polled[] = {{-1, POLLIN, 0}, {control_line, POLLIN, 0}};
@@ -124,11 +165,19 @@ void wait_listening(pid_t child, int *status)
     polled[0].fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
     if (polled[0].fd < 0)
         die("signalfd");
-    while ((ended = waitpid(-1, status, WNOHANG)) != child) {
-        if (ended > 0) {
-            press_again(ended, *status);
+    *status = -1;
+    for (;;) {
+        int other;
+
+        ended = waitpid(-1, &other, WNOHANG);
+        if (ended == child)
+            *status = other;
+        else if (ended > 0)
+            press_again(ended, other);
+        if (*status > 0 || (*status == 0 && !(whole && is_anybody_left())))
+            break;
+        if (ended > 0)
             continue;
-        }
         polled[1].revents = 0;
         if (ended < 0 || (poll(polled, 2, -1) < 0 && errno != EINTR))
             die("wait for a program");

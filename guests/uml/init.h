@@ -139,7 +139,7 @@ int execute_once(void);
 
 /* init.c: waits for a program on the disk outside, to whose end there is no time; it answers
  * requests meanwhile. */
-void wait_listening(pid_t child, int *status);
+void wait_listening(pid_t child, int *status, bool whole);
 
 /* A program is started; its pid, or -1 and errno.  `traced`: PTRACE_TRACEME. */
 #define CHANNEL 3 /* the descriptor that programs send their messages to */

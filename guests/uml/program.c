@@ -25,6 +25,7 @@
 
 #include "../../workloads/common/wire.h"
 #include "../common/dated.h"
+#include "../common/ended.h"
 #include "../common/unsynced.h"
 
 #define FULL_BYTES (1u << 20) /* room below which a program may fail for the lack of it */
@@ -211,7 +212,7 @@ static int finish(char *const argv[], pid_t child, int channel, bool warm, enum 
     bool in_time = true;
 
     if ((page->flags & PCU_FLAG_LIVE) != 0)
-        wait_listening(child, &status);
+        wait_listening(child, &status, (page->flags & PCU_FLAG_FOLDER) == 0);
     else
         in_time = wait_for(child, &status);
     if (plan.root != NULL && !(warm && warm_is_alone()))
@@ -280,14 +281,16 @@ static uint64_t count_acks(uint64_t begin)
     return count;
 }
 
-/* Listens until there are acks enough, the program has ended or its time is over. */
-static uint64_t listen_for_acks(int lines, int program, uint64_t begin)
+/* Listens until there are acks enough, the program has ended or its time is over.  One that ends in
+ * order, as a daemon's parent does, may have left who says more. */
+static uint64_t listen_for_acks(int lines, int program, pid_t child, uint64_t begin)
 {
     uint64_t deadline = now_ns() + plan.acks_ms * 1000000u, now, acks = 0;
     struct pollfd polled[] = {{lines, POLLIN, 0}, {program, POLLIN, 0}};
     ssize_t got;
 
-    while (acks < plan.acks && (now = now_ns()) < deadline) {
+    while (acks < plan.acks && (polled[0].fd >= 0 || polled[1].fd >= 0) &&
+           (now = now_ns()) < deadline) {
         polled[0].revents = polled[1].revents = 0;
         poll(polled, 2, (int)((deadline - now) / 1000000u) + 1);
         if (polled[0].revents != 0) {
@@ -298,7 +301,9 @@ static uint64_t listen_for_acks(int lines, int program, uint64_t begin)
                 polled[0].fd = -1; /* it has closed its descriptor, and goes on */
             acks = count_acks(begin);
         } else if (polled[1].revents != 0) {
-            break;
+            if (!ended_in_order(child))
+                break;
+            polled[1].fd = -1;
         }
     }
     return acks;
@@ -330,7 +335,7 @@ int execute_acks(char *const argv[], enum pcu_step step)
         end_stragglers();
         return fail(PCU_STEP_CHECK, "start %s", argv[0]);
     }
-    acks = listen_for_acks(ends[0], program, begin);
+    acks = listen_for_acks(ends[0], program, child, begin);
     full = is_full();
     ended = waitpid(child, &status, WNOHANG) == child;
     end_stragglers();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check-guard [--become USER] [--unlimited] [--processes MOST] [--bare] [--apart] [--own PATH]...
+ * check-guard [--become USER] [--unlimited] [--whole] [--processes MOST] [--bare] [--apart] [--own PATH]...
  *             [--cover SOCKET]... -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
  * check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
@@ -28,7 +28,8 @@
  *
  * The guard is PID 1 of the sandbox.  Were there another one it would be outside of the guard's mount
  * namespace, and a program of the same user could trace it there; the guard cannot be traced.  It ends
- * when PROGRAM does, and what that has left with it.
+ * when PROGRAM does, and what that has left with it.  But a `--whole` PROGRAM that ends with status 0,
+ * as the parent of a daemon does, has not ended before all that it has left.
  *
  * Exit status: that of PROGRAM, 128 + N after signal N, 125 if it was not started.
  */
@@ -58,7 +59,7 @@
 
 /* The words before "--". */
 static struct {
-    bool unlimited, bare, apart, becomes, serves, rings;
+    bool unlimited, whole, bare, apart, becomes, serves, rings;
     uid_t user;
     const char *processes, *device;
     struct given given[USERS_GIVEN_MAX];
@@ -159,6 +160,8 @@ static int reap(pid_t child)
     while ((ended = wait(&status)) != child)
         if (ended < 0 && errno != EINTR)
             die("cannot wait");
+    while (wanted.whole && status == 0 && (wait(NULL) > 0 || errno == EINTR))
+        ;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -168,6 +171,8 @@ static char **take_options(char *argv[])
     for (argv++; argv[0] != NULL && strcmp(argv[0], "--") != 0; argv++) {
         if (strcmp(argv[0], "--unlimited") == 0)
             wanted.unlimited = true;
+        else if (strcmp(argv[0], "--whole") == 0)
+            wanted.whole = true;
         else if (strcmp(argv[0], "--bare") == 0)
             wanted.bare = true;
         else if (strcmp(argv[0], "--apart") == 0)
@@ -279,8 +284,8 @@ int main(int argc, char *argv[])
     wanted.serves = argc > 1 && strcmp(argv[1], "--serve") == 0;
     argv += wanted.serves;
     if ((program = take_options(argv)) == NULL) {
-        fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--processes MOST] "
-                        "[--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
+        fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--whole] "
+                        "[--processes MOST] [--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
                         "       check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... "
                         "-- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"

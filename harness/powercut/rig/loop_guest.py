@@ -172,16 +172,23 @@ class LoopGuest(Closing):
 
     def begin(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
         """Starts the last verb and returns at once; `unsynced` takes its syncs away."""
-        self._start(argv, unsynced=unsynced)
+        self._start(argv, unsynced=unsynced, whole=True)
         self._lines.close()  # so that its end is seen when the program ends
 
-    def _start(self, argv: tuple[str, ...], *, unsynced: bool = False) -> None:
+    def _start(self, argv: tuple[str, ...], *, unsynced: bool = False, whole: bool = False) -> None:
         host = self._plan.host
         assert host is not None
         number = self._lines.fileno()
         enter = ["nsenter", f"--mount=/proc/{self._pid}/ns/mnt", f"--pid=/proc/{self._pid}/ns/pid"]
         # Its own numbers are those of other processes in the host's /proc.
-        words = [*enter, "--", "unshare", "--mount-proc", "--", *_sandbox(host, self._point)]
+        words = [
+            *enter,
+            "--",
+            "unshare",
+            "--mount-proc",
+            "--",
+            *_sandbox(host, self._point, whole=whole),
+        ]
         words += [_tool(UNSYNCED_BINARY)] if unsynced else []
         words += argv
         self._verb = spawn(_handing(number, (_LINES,), words), self._log, pass_fds=[number])
@@ -308,16 +315,8 @@ def _handing(number: int, targets: Sequence[int], argv: Sequence[str]) -> list[s
     become = "import os, sys; n = int(sys.argv[1])\n"
     become += "for target in sys.argv[2].split(','): os.dup2(n, int(target))\n"
     become += "os.execvp(sys.argv[3], sys.argv[3:])"
-    return [
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        become,
-        str(number),
-        ",".join(map(str, targets)),
-        *argv,
-    ]
+    numbers = ",".join(map(str, targets))
+    return [sys.executable, "-I", "-S", "-c", become, str(number), numbers, *argv]
 
 
 def _in_sandbox(pid: int) -> Path | None:
@@ -342,7 +341,7 @@ def _tool(path: Path) -> str:
     return f"{TOOLS}/{path.name}"
 
 
-def _sandbox(host: HostRoot, point: Path) -> list[str]:
+def _sandbox(host: HostRoot, point: Path, *, whole: bool = False) -> list[str]:
     visible = [Path(path) for path in host.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv = [*limits(), "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
@@ -354,7 +353,8 @@ def _sandbox(host: HostRoot, point: Path) -> list[str]:
         argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:
         argv += ["--setenv", *pair.split("=", 1)]
-    return [*argv, "--chdir", host.folder, "--", *guarded(shown, of_root=True, become=_NOBODY)]
+    guard = guarded(shown, of_root=True, become=_NOBODY, whole=whole)
+    return [*argv, "--chdir", host.folder, "--", *guard]
 
 
 @dataclass(frozen=True)

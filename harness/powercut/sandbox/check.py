@@ -83,13 +83,15 @@ def guarded(
     kept: Path | None = None,
     become: int | None = None,
     unlimited: bool = False,
+    whole: bool = False,
     apart: Iterable[str] = (),
 ) -> list[str]:
     """What stands before the check itself; `shown` and `of_root` are those of the other two.
 
     Sockets below `kept` are the check's own; root's may `become` another user, or have users
-    `apart` (powercut.sandbox.users).  An `unlimited` one has all system calls.  Raises HostError if
-    the host has too many sockets.
+    `apart` (powercut.sandbox.users).  An `unlimited` one has all system calls; of a
+    `whole` one that ends in order what it leaves goes on.  Raises HostError if the host has too
+    many sockets.
     """
     shown = list(shown)
     covered = []
@@ -105,6 +107,7 @@ def guarded(
     argv += ["--processes", str(_PROCESSES_MAX)] if of_root else []  # to root no limit applies
     argv += ["--become", str(become)] if become else []
     argv += ["--unlimited"] if unlimited else []
+    argv += ["--whole"] if whole else []
     return [*argv, "--"]
 
 

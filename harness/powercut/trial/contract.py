@@ -265,7 +265,7 @@ class _Verbs:
                 with printed(output.fileno()) as to:
                     process = self._start(verb, folder, writing, to)
                 reader.start()
-                status = self._wait(process, enough)
+                status = self._wait(process, enough, reader if acks else None)
                 process.kill()
                 process.wait()
             reader.join()
@@ -310,14 +310,26 @@ class _Verbs:
         finally:
             os.close(lines)
 
-    def _wait(self, process: subprocess.Popen[bytes], enough: threading.Event) -> int | None:
+    def _wait(
+        self,
+        process: subprocess.Popen[bytes],
+        enough: threading.Event,
+        reader: threading.Thread | None,
+    ) -> int | None:
+        """Its status.  With a `reader` of its lines one that ends in order, as the parent of a
+        daemon, has not ended before nobody is left who could say more."""
         deadline = time.monotonic() + self._seconds
+        status: int | None = None
         while time.monotonic() < deadline and not enough.is_set():
-            try:
-                return process.wait(0.02)
-            except subprocess.TimeoutExpired:
-                continue
-        return None
+            if status is None:
+                try:
+                    status = process.wait(0.02)
+                except subprocess.TimeoutExpired:
+                    continue
+            if status or reader is None or not reader.is_alive():
+                return status
+            reader.join(0.02)
+        return status
 
 
 class _Said:

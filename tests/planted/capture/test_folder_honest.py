@@ -46,6 +46,8 @@ def judged(recording: CaptureRecording, *, states: int = 60) -> CaptureResult:
         ("queue", "SAFE"),
         ("fifo", "SAFE"),
         ("lying-fifo", "LOSSY"),
+        ("daemon", "SAFE"),
+        ("lying-daemon", "LOSSY"),
         ("memory", "SAFE"),
         ("names", "SAFE"),
         ("lying-names", "LOSSY"),

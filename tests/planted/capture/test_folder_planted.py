@@ -359,7 +359,10 @@ def test_a_mapping_is_written_when_it_is_synced(tmp_path: Path) -> None:
 def test_what_a_command_leaves_behind_ends_with_the_cut(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     left = f"powercut-left-{os.getpid()}"
-    record(tmp_path, "bash", "-c", f"setsid bash -c 'exec -a {left} sleep 1000' &")
+    command = ["bash", "-c", f"setsid bash -c 'exec -a {left} sleep 1000' &"]
+    directory = CaptureDir.create(tmp_path / "recording")
+    order = order_of(tmp_path / "folder", command, seconds=2.0)
+    assert record_folder(order, directory).status is None  # it goes on as long as what it has left
     assert left not in processes()
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
 

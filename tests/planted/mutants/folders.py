@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import FOLDERS, HONEST, REACHED, RECORDER
+from mutants.suites import CONTRACT, FOLDERS, HONEST, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -14,6 +14,7 @@ folder = planter("folder", FOLDERS)
 reached = planter("reached", REACHED)
 recorder = planter("recorder", RECORDER)
 honest = planter("honest", HONEST)
+contract = planter("contract", CONTRACT)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -77,6 +78,24 @@ MUTANTS: tuple[Mutant, ...] = (
             At("FolderSpace._walk", "made.op is not FolderOp.MKDIR"),
             "made.op not in MAKING",
             "a named pipe or a socket is in no state",
+        ),
+    ),
+    *honest(
+        "harness/guard/check.c",
+        (
+            "daemon-ends",
+            At("reap", "wanted.whole && status == 0"),
+            "wanted.whole && status != 0",
+            "a daemon ends with the parent that has begun it",
+        ),
+    ),
+    *contract(
+        f"{_H}/trial/contract.py",
+        (
+            "parent-ends",
+            At("_Verbs._wait", "status or reader is None or not reader.is_alive()"),
+            "status is not None",
+            "on trial a daemon is killed with the parent that has begun it",
         ),
     ),
     *folder(

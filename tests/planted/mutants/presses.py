@@ -76,7 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "guests/uml/init.c",
         (
             "alone-unheard",
-            At("wait_listening", "press_again(ended, *status);"),
+            At("wait_listening", "press_again(ended, other);"),
             "",
             "the same in User-Mode Linux, where none hears of the end of the presser",
         ),

@@ -157,6 +157,7 @@ HONEST = Suite(
     (make("harness/capture"), make("harness/guard", "{build}/bin/check-guard")),
     (pytest("tests/planted/capture/test_folder_honest.py"),),
 )
+CONTRACT = Suite("contract", (), (pytest("tests/unit/trial/test_contract.py"),))
 RECORDER = Suite(
     "recorder of folders",
     (make("harness/capture"),),

@@ -72,6 +72,15 @@ def test_the_header_makes_a_program_in_c(tmp_path):
     assert silent.returncode < 0  # without a descriptor nothing that it does could count
 
 
+def test_a_run_goes_on_in_what_its_parent_has_left(program):
+    """As a daemon does; who cannot say anything is not waited for."""
+    daemon = f"say atomic; (sleep 0.2; {LINES}) &"
+    assert problems(program(run=f"{daemon} exit 0", check=READ)) == []
+    assert problems(program(run=f"sleep 99 3>&- & {daemon} exit 0", check=READ)) == []
+    told, *_ = problems(program(run=f"{daemon} exit 3", check=READ))
+    assert told.startswith("run ended with status 3")
+
+
 WRITE = "say '? 1'; touch $2/1; say '+ 1'"
 LINES = "for n in 1 2 3; do say ? $n; echo line $n >>$2/log; say + $n; done"
 READ = """[ ! -e $2/log ] || while read -r word n || [ "$word" ]; do

@@ -216,14 +216,15 @@ def confined_command(
     and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
     so that writes outside of every state are seen afterwards.
 
-    It has a few devices and all system calls besides.  Raises HostError without bubblewrap.
+    It has a few devices and all system calls besides, and has ended once what it has left behind
+    has, such as a daemon.  Raises HostError without bubblewrap.
     """
     shown, of_root = _shown(command, where), os.geteuid() == 0
     view = host_view(shown, lies=_emptied(memory, shown))
     for device in _devices():
         view += ["--dev-bind", str(device), str(device)]
     argv = [_wrapper(folder), *view, *capabilities(of_root=of_root), *_temporary(shown, folder)]
-    guard = guarded(shown, of_root=of_root, kept=folder, unlimited=True)
+    guard = guarded(shown, of_root=of_root, kept=folder, unlimited=True, whole=True)
     return (*argv, *_over(folder, folder, where, "--as-pid-1", *apart()), *guard, *command)
 
 
