@@ -67,9 +67,9 @@ def look_at_folder(
         run = ExplorerRun(medium, wanted, on_event, keep=keep)
         if recording.doubts:
             return FolderSeen(run.result())
+        positive = judge.positive()
         if doubts := _doubts_of_check(recording, judge):
             return FolderSeen(run.result(), doubts)
-        positive = judge.positive()
         control = _control(recording, promise, judge) if positive.believed else None
         explored = run.explore() if positive.believed else run.result()
         return FolderSeen(explored, (), control, positive, judge.reads)

@@ -73,6 +73,7 @@ class FolderJudge(Closing):
         self._check = check
         self._scratch = scratch
         self.reads: CheckReads | None = None
+        self._own_words: frozenset[str] = frozenset()
         self._known: dict[bytes, Future[Observation]] = {}
         self._asked: set[bytes] = set()
         self._whole = fingerprint(self._at_cut())
@@ -127,7 +128,11 @@ class FolderJudge(Closing):
         """
         tree, history = self._at_cut(), self.recording.history
         seen = self.checked(self.space, tree, written=self._written(tree))
-        control = found_in(frozenset(history.acked.tolist()), Whole.ISSUED, seen)
+        wanted = frozenset(history.acked.tolist())
+        if not found_in(wanted, Whole.ISSUED, seen).missing:
+            self._own_words = seen.refused
+        seen = self._weighed(seen)
+        control = found_in(wanted, Whole.ISSUED, seen)
         missing = frozenset(one for span in control.missing for one in span)
         wrong = {operation for operation, _ in sighting_of(seen).wrong}
         unknown = control.trouble or not control.found or wrong & missing
@@ -159,6 +164,14 @@ class FolderJudge(Closing):
         if not loses(findings):
             return ""
         return f"{WHOLE_LOSES}: {'; '.join(finding.message for finding in findings)}"
+
+    def _weighed(self, seen: Observation) -> Observation:
+        """A check may print that a file system is read-only for reasons of its own.  If it said the
+        same where nothing was lost, and found everything there, it was refused nothing it needs.
+        """
+        if not seen.refused or not seen.refused <= self._own_words:
+            return seen
+        return replace(seen, complete=True, failure="", refused=frozenset())
 
     def _written(self, tree: Tree) -> tuple[str, ...]:
         """The files of `tree` that hold something which the program wrote."""
@@ -201,7 +214,7 @@ class FolderJudge(Closing):
             dated = written is not None and keeps_dates(self._scratch)
             if dated:
                 forget_reads(target)
-            seen = self._check(target)
+            seen = self._weighed(self._check(target))
             if written is not None and dated:
                 unread = never_read(target / name for name in written)
                 names = tuple(printable(str(path.relative_to(target))) for path in unread)

@@ -49,6 +49,8 @@ class Observation:
     failed or a recording does not say.
     `later` is what came of the workload going on after this, if it was asked to.
     `lines` are what a program said that is not ours to read: its own checker's.
+    `refused` are lines that it printed of a read-only file system: it has come to its end, and is
+    not complete if they mean that it was refused something.
     """
 
     extents: tuple[Extent, ...]
@@ -58,6 +60,7 @@ class Observation:
     later: Continuation | None = None
     cause: Failure | None = None
     lines: bytes = b""
+    refused: frozenset[str] = frozenset()
 
     @staticmethod
     def failed(cause: Failure, words: str, extents: tuple[Extent, ...] = ()) -> Observation:

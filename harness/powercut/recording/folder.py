@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -25,6 +24,7 @@ from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.model.outside import LeftFiles, Link, Outside, outside_of
 from powercut.model.units import NEVER
+from powercut.sandbox.printed import read_only_lines
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
 
@@ -32,13 +32,15 @@ ALL_MODE_BITS: Final = 0o7777
 PERMISSIONS: Final = 0o777
 
 _TALKS: Final = {FolderOp.PIPE: stat.S_IFIFO, FolderOp.SOCKET: stat.S_IFSOCK}
-_READ_ONLY: Final = os.strerror(errno.EROFS)
 _SAID_MAX: Final = 300
 
 
 @dataclass(frozen=True)
 class CaptureRecording:
-    """What was recorded.  `doubts` keep even a loss from being certain; `gaps` a SAFE."""
+    """What was recorded.  `doubts` keep even a loss from being certain; `gaps` a SAFE.
+
+    `refused` is what the command printed of a read-only file system: why it may have failed.
+    """
 
     directory: CaptureDir
     record: CaptureRecord
@@ -46,6 +48,7 @@ class CaptureRecording:
     history: OperationHistory
     gaps: tuple[str, ...]
     doubts: tuple[str, ...]
+    refused: str = ""
 
     @property
     def start_ns(self) -> int:
@@ -92,8 +95,9 @@ def open_capture(directory: CaptureDir) -> CaptureRecording:
         doubts = (*doubts, "the log was not closed in order: its end is missing")
     if acked := len(history.acked):
         doubts = (*doubts, *_elsewhere(folder, acked, record.folder))
-    gaps = (*history.trouble, *_refused(directory.console), *doubts)
-    opened = CaptureRecording(directory, record, folder, history, gaps, doubts)
+    gaps = (*history.trouble, *doubts)
+    refused = _refused(directory.console)
+    opened = CaptureRecording(directory, record, folder, history, gaps, doubts, refused)
     if not acked or not (doubt := opened.outside().doubt):
         return opened
     return replace(opened, gaps=(*gaps, doubt), doubts=(*doubts, doubt))
@@ -107,15 +111,10 @@ def _links(folder: FolderTimeline, record: CaptureRecord) -> tuple[Link, ...]:
     return tuple(Link(path, target) for path, target, _ in links)
 
 
-def _refused(console: Path) -> tuple[str, ...]:
-    """What a command says that was not let write where it wanted to."""
-    lines = console.read_text(errors="replace").splitlines() if console.exists() else []
-    said = next((" ".join(line.split()) for line in lines if _READ_ONLY in line), "")
-    if not said:
-        return ()
-    return (
-        f"the command may write in DIR and in memory, and wanted to elsewhere: {said[-_SAID_MAX:]}",
-    )
+def _refused(console: Path) -> str:
+    """What a command says that perhaps was not let write where it wanted to."""
+    said = read_only_lines(console.read_text(errors="replace")) if console.exists() else ()
+    return said[0][-_SAID_MAX:] if said else ""
 
 
 def _elsewhere(folder: FolderTimeline, acked: int, name: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
 2. The check finds nothing in the folder as it was before the program's first attempt, and every
    acknowledged operation where nothing was lost.  Else no state is looked at: the check would
    neither convict nor acquit.  What nothing could carry is let out, and keeps it from being SAFE
-   (powercut.model.positive).
+   (powercut.model.positive).  What the command printed of a read-only file system is told as a
+   likely reason; of one that did its work all the same it is told as not tested.
 3. The control: on a host that ignores every sync the check misses something.
 4. Of the files that were written it has read one at least, and not their names and sizes alone;
    those that it did not read are named beside the verdict.  So are files outside of DIR, and
@@ -22,7 +23,7 @@ there, a loss is a doubt about the check, and no state convicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from powercut.crash.folder_rows import Promise
@@ -69,7 +70,7 @@ def verdict_of_capture(
         positive=seen.positive,
         reads=seen.reads,
         outside=outside,
-        untested=() if recording.record.share else tuple(untested_of_boots()),
+        untested=tuple(_untested(recording, reasons)),
         reached=reached_in_folder(recording.folder, len(recording.history.acked), start, cut),
         explored=explored,
     )
@@ -82,9 +83,11 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) ->
         return  # of the host's making: no state was looked at
     if few := too_few_operations(len(recording.history.acked)):
         yield few
+        yield from _refused(recording)
     yield from seen.doubts
     if seen.positive is not None and not seen.positive.passed:
         yield seen.positive.kept_back if _early(seen) else seen.positive.message
+        yield from _refused(recording)
         if outside.words:
             yield outside.words
     if seen.reads is not None and seen.reads.blind:
@@ -121,6 +124,21 @@ def _early(seen: FolderSeen) -> bool:
             for found in seen.explored.findings
         )
     )
+
+
+def _refused(recording: CaptureRecording) -> Iterator[str]:
+    """Why a command may have failed."""
+    if recording.refused:
+        yield (
+            "the command may write in DIR and in memory alone, and perhaps wanted to elsewhere; it "
+            f"printed: {recording.refused}"
+        )
+
+
+def _untested(recording: CaptureRecording, reasons: Sequence[str]) -> Iterator[str]:
+    if not recording.record.share:
+        yield from untested_of_boots()
+    yield from (why for why in _refused(recording) if why not in reasons)
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

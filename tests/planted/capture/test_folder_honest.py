@@ -8,12 +8,14 @@ import stat
 from pathlib import Path
 
 import pytest
+from folders_judged import judged_by
 
 from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.folder import FolderOp
+from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
@@ -48,6 +50,8 @@ def judged(recording: CaptureRecording, *, states: int = 60) -> CaptureResult:
         ("lying-fifo", "LOSSY"),
         ("daemon", "SAFE"),
         ("lying-daemon", "LOSSY"),
+        ("complaining", "SAFE"),
+        ("lying-complaining", "LOSSY"),
         ("memory", "SAFE"),
         ("names", "SAFE"),
         ("lying-names", "LOSSY"),
@@ -62,6 +66,28 @@ def test_the_honest_are_safe_and_the_liars_lossy(tmp_path: Path, way: str, verdi
         result.explored.findings,
     )
     assert result.control == "LOSSY"
+
+
+@pytest.mark.parametrize(
+    ("refused", "verdict"), [("always", "SAFE"), ("at a loss", "INCONCLUSIVE")]
+)
+def test_a_check_is_refused_what_it_needs_or_says_so_for_its_own_reasons(
+    tmp_path: Path, refused: str, verdict: str
+) -> None:
+    """One that was not refused where nothing was lost may miss what it could not recover."""
+    recording = recorded(tmp_path, "plain")
+
+    def check(state: Path) -> Observation:
+        log = state / "log"
+        kept = log.read_bytes().count(b"\n") if log.exists() else 0
+        lines = f"= 1-{kept}\n".encode() if kept else b""
+        if refused == "at a loss" and kept == OPERATIONS:
+            return Observation((), lines=lines)
+        words = frozenset({"mv: Read-only file system"})
+        return Observation((), complete=False, failure="it says", lines=lines, refused=words)
+
+    result = judged_by(check, recording, Promise.JOURNAL, tmp_path / "states", states=60)
+    assert result.verdict.name == verdict, result.reasons
 
 
 def everything(recording: CaptureRecording, promise: Promise, target: Path) -> Path:

@@ -81,6 +81,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *honest(
+        f"{_H}/explore/folder_judge.py",
+        (
+            "any-refusal-is-harmless",
+            At("FolderJudge._weighed", "not seen.refused <= self._own_words"),
+            "not self._own_words <= seen.refused",
+            "a check that was refused what it needs for a state is believed",
+        ),
+    ),
+    *honest(
         "harness/guard/check.c",
         (
             "daemon-ends",

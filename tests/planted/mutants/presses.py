@@ -109,8 +109,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/verdict/folder.py",
         (
             "of-the-host-of-folders-unsaid",
-            At("verdict_of_capture", "tuple(untested_of_boots())"),
-            "()",
+            At("_untested", "yield from untested_of_boots()"),
+            "yield from ()",
             "that a folder's check sees the boot of the host is not said",
         ),
     ),

@@ -25,13 +25,14 @@ from powercut.verdict import untested
 from powercut.verdict.folder import verdict_of_capture
 
 
-def recording(acked=12, gaps=(), doubts=(), files=(), share=""):
+def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=""):
     """What a verdict looks at of one."""
     history = SimpleNamespace(acked=range(acked), attempted=range(acked))
     return SimpleNamespace(
         gaps=gaps,
         folder=SimpleNamespace(requests=()),
         doubts=doubts,
+        refused=refused,
         outside=lambda *, alone: Outside(files, alone=alone),
         history=history,
         start_ns=0,
@@ -72,6 +73,22 @@ def test_one_that_has_it_all_is_safe():
     result = verdict_on(recording(), SEEN)
     assert (result.verdict, result.reasons, result.control) == (Verdict.SAFE, (), "LOSSY")
     assert result.explored == EXPLORED
+
+
+def test_words_of_a_read_only_file_system_are_a_reason_where_something_failed():
+    words = "cp: cannot create '/etc/x': Read-only file system"
+    result = verdict_on(recording(refused=words), SEEN)
+    assert (result.verdict, result.reasons) == (Verdict.SAFE, ())
+    assert [one for one in result.untested if one.endswith(words)]
+    unseen = replace(SEEN, positive=PositiveControl(Whole.ISSUED, 0, 12, (LsnRange(1, 12),)))
+    for whole, found in (
+        (recording(acked=9, refused=words), SEEN),
+        (recording(refused=words), unseen),
+    ):
+        result = verdict_on(whole, found)
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert len([one for one in result.reasons if one.endswith(words)]) == 1
+        assert not [one for one in result.untested if one.endswith(words)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ the recording has chosen the command: it gets little of the host besides (powerc
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import shutil
@@ -38,6 +37,7 @@ from powercut.sandbox.check import (
 from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.heard import heard
 from powercut.sandbox.left import left_in
+from powercut.sandbox.printed import read_only_lines
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 from powercut.sandbox.users import for_all, open_above, users_apart
 
@@ -51,7 +51,6 @@ _REMEDY: Final = (
 )
 _DEVICES: Final = ("kvm", "fuse", "net", "vhost-net", "dri", "kfd", "nvidia*")
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
-_READ_ONLY: Final = os.strerror(errno.EROFS)
 _MAY_WRITE: Final = (
     "; a check may write in the folder, "
     + ", ".join(map(str, EMPTY))
@@ -271,14 +270,16 @@ def _temporary(shown: Sequence[Path], folder: Path) -> list[str]:
 
 def ended_check(status: int, words: str, lines: bytes) -> Observation:
     """What a check comes to that has ended with `status`, having printed `words`."""
+    refused = frozenset(read_only_lines(words))
     words = " ".join(words.split()) or "nothing"
     failure = ""
     if len(lines) > LINES_MAX:
         failure, lines = f"it says more than {LINES_MAX >> 20} MiB", b""
     elif status:
         failure = f"its status is {status}, and it says: {words}"
-    elif _READ_ONLY in words:  # a check that continues after that may miss what is there
+    elif refused:  # a check that continues after that may miss what is there
         failure = f"it says: {words}"
-    if _READ_ONLY in words:
+    if refused:
         failure += _MAY_WRITE
-    return Observation((), complete=not failure, failure=failure, lines=lines)
+    of_its_own = frozenset() if status or len(lines) > LINES_MAX else refused
+    return Observation((), complete=not failure, failure=failure, lines=lines, refused=of_its_own)
