@@ -22,6 +22,7 @@ from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
+from powercut.model.enough import LONGER, OPERATIONS_MIN
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.observation import Observation
 from powercut.recording.consent import require_consent_to
@@ -51,8 +52,9 @@ class CaptureOrder:
 
     The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
     is first; 0 `acks` are none.  With `goes_on` so many acks are the least
-    (powercut.campaign.further).  With `share` the command runs in a guest that shares the folder.
-    No promise rests on what it leaves in the places of `scratch`.
+    (powercut.campaign.further).  One that has begun, and acknowledged too little to prove anything,
+    may take `LONGER` times as long.  With `share` the command runs in a guest that shares the
+    folder.  No promise rests on what it leaves in the places of `scratch`.
     """
 
     folder: Path
@@ -91,6 +93,11 @@ class _Acks:
         if self._counter.too_much or 0 < self._wanted <= self._counter.acks:
             self.enough.set()
 
+    @property
+    def too_few(self) -> bool:
+        """Whether the program has begun, and acknowledged too little to prove anything."""
+        return self._counter.begun and self._counter.acks < OPERATIONS_MIN
+
 
 def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     """Runs the command until the cut, and seals what was recorded.  Raises HostError."""
@@ -111,11 +118,14 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     with captured, scratch() as memory:
         run = sharing_command if order.share else confined_command
         captured.run(run(argv, order.folder, Path.cwd(), memory))
-        deadline = time.monotonic() + order.seconds
+        begin = time.monotonic()
         further = None
         if order.goes_on:
             further = Further(directory.log, asked=order.acks, seconds=order.seconds)
-        while status is None and time.monotonic() < deadline:
+        while status is None:
+            times = LONGER if acks.too_few else 1
+            if time.monotonic() > begin + times * order.seconds:
+                break
             if acks.enough.wait(_POLL_S):
                 if further is None or acks.said_too_much or further.is_enough(acks.count):
                     break

@@ -8,6 +8,9 @@ from typing import Final
 OPERATIONS_MIN: Final = 10
 """Acknowledged operations below which a run proves nothing."""
 
+LONGER: Final = 5
+"""How many times as long as it was given a run may take to come to so many, as on a busy host."""
+
 STATES_MIN: Final = 32
 """Recovered states below which nothing is SAFE of a workload whose bytes are not recognised, unless
 there are no more."""

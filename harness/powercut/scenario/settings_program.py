@@ -145,7 +145,8 @@ class ProgramSettings(OfWorkload):
 
     at_most: Annotated[Duration, Field(gt=0)] = 10 * 10**9
     """How long it runs at most once it is ready: the power goes then even if so many operations
-    as `cut.trigger.acks` says were not acknowledged yet."""
+    as `cut.trigger.acks` says were not acknowledged yet.  While fewer than 10 were, which proves
+    nothing, it may run five times as long."""
 
     syncs: Literal["kept", "dropped", "traced"] = "kept"
     """`dropped`: while it runs its calls that make data durable (fsync, fdatasync, sync, syncfs,

@@ -7,6 +7,7 @@ import time
 from typing import Final, NoReturn
 
 from powercut.channel.port import Acks, EndedEarly
+from powercut.model.enough import LONGER, OPERATIONS_MIN
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trigger, TriggerKind
@@ -25,8 +26,9 @@ def wait_trigger(
     """Returns when the power is to be cut: `after` a time, or at so many `acks`.
 
     With `at_most_s` the power goes at the latest so many seconds after the workload has begun,
-    and as soon as it has done its work.  Without, a workload that ends before the cut is trouble.
-    Raises PowercutError if the moment does not come.
+    and as soon as it has done its work; up to `LONGER` times as late while it has acknowledged too
+    little to prove anything.  Without, a workload that ends before the cut is trouble.  Raises
+    PowercutError if the moment does not come.
     """
     try:
         acks.wait_ready(timeout_s=deadline.remaining_s)
@@ -40,6 +42,10 @@ def wait_trigger(
     remaining_s = deadline.remaining_s
     most_s = remaining_s if at_most_s is None else min(at_most_s, remaining_s)
     reached = acks.wait_acks(trigger.value, timeout_s=most_s)
+    least = min(OPERATIONS_MIN, trigger.value)
+    if at_most_s is not None and acks.acked < least and not deadline.over:
+        more_s = min(at_most_s * (LONGER - 1), deadline.remaining_s / 2)
+        reached = acks.wait_acks(least, timeout_s=more_s)
     if not reached and (at_most_s is None or deadline.over):
         _raise_never_came(trigger, deadline)
 

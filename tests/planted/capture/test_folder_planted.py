@@ -356,6 +356,17 @@ def test_a_mapping_is_written_when_it_is_synced(tmp_path: Path) -> None:
     assert result.verdict.name == "SAFE", (result.reasons, result.explored.findings)
 
 
+def test_a_run_with_too_few_acks_has_longer(tmp_path: Path) -> None:
+    """As a program has on a busy host; it is cut as soon as there are ten."""
+    (tmp_path / "folder").mkdir()
+    say = 'say() { echo "? $1" >&3; echo "+ $1" >&3; }; '
+    late = "echo ready >&3; say 1; sleep 4; for n in 2 3 4 5 6 7 8 9 10; do say $n; done; sleep 99"
+    directory = CaptureDir.create(tmp_path / "recording")
+    order = order_of(tmp_path / "folder", ["sh", "-c", say + late], seconds=3.0)
+    assert record_folder(order, directory).status is None
+    assert open_capture(directory).history.acked.tolist() == list(range(1, 11))
+
+
 def test_what_a_command_leaves_behind_ends_with_the_cut(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     left = f"powercut-left-{os.getpid()}"

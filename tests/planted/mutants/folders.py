@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CONTRACT, FOLDERS, HONEST, REACHED, RECORDER
+from mutants.suites import CONTRACT, FOLDERS, HONEST, LONGER, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -15,6 +15,7 @@ reached = planter("reached", REACHED)
 recorder = planter("recorder", RECORDER)
 honest = planter("honest", HONEST)
 contract = planter("contract", CONTRACT)
+longer = planter("longer", LONGER)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -96,6 +97,15 @@ MUTANTS: tuple[Mutant, ...] = (
             At("reap", "wanted.whole && status == 0"),
             "wanted.whole && status != 0",
             "a daemon ends with the parent that has begun it",
+        ),
+    ),
+    *longer(
+        f"{_H}/campaign/folder.py",
+        (
+            "time-is-time",
+            At("_Acks.too_few", "self._counter.acks < OPERATIONS_MIN"),
+            "self._counter.acks < 0",
+            "on a busy host a run is cut before it proves anything",
         ),
     ),
     *contract(

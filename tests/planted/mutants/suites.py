@@ -157,6 +157,11 @@ HONEST = Suite(
     (make("harness/capture"), make("harness/guard", "{build}/bin/check-guard")),
     (pytest("tests/planted/capture/test_folder_honest.py"),),
 )
+LONGER = Suite(
+    "runs with too few acks",
+    (),
+    (pytest("tests/planted/capture/test_folder_planted.py", "-k", "too_few"),),
+)
 CONTRACT = Suite("contract", (), (pytest("tests/unit/trial/test_contract.py"),))
 RECORDER = Suite(
     "recorder of folders",

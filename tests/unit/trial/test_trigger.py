@@ -19,6 +19,7 @@ from powercut.trial.trigger import wait_trigger
 
 AMPLE_S = 3600.0  # no test waits for it
 ACKS_5 = Trigger(TriggerKind.ACKS, 5)
+ACKS_50 = Trigger(TriggerKind.ACKS, 50)
 A_MOMENT = Trigger(TriggerKind.AFTER, 50_000_000)
 AN_HOUR = Trigger(TriggerKind.AFTER, 3500 * 10**9)
 
@@ -73,9 +74,21 @@ def test_a_program_that_has_done_its_work_is_cut():
 
 
 def test_a_slow_program_is_cut_in_time():
-    slow = Said(4)
-    wait_trigger(slow, ACKS_5, Deadline(AMPLE_S), at_most_s=0.01)
+    slow = Said(10)
+    wait_trigger(slow, ACKS_50, Deadline(AMPLE_S), at_most_s=0.01)
     assert slow.waited == [0.01]
+
+
+def test_one_that_has_acknowledged_too_little_has_longer():
+    slow = Said(9)
+    wait_trigger(slow, ACKS_50, Deadline(AMPLE_S), at_most_s=0.01)
+    assert slow.waited == [0.01, 0.04]
+    slow = Said(9)
+    wait_trigger(slow, Trigger(TriggerKind.ACKS, 9), Deadline(AMPLE_S), at_most_s=0.01)
+    assert slow.waited == [0.01]
+    slow = Said(0)
+    wait_trigger(slow, ACKS_50, Deadline(AMPLE_S), at_most_s=AMPLE_S / 2)
+    assert slow.waited[1] == pytest.approx(AMPLE_S / 2, rel=0.1)  # the rest is for what follows
 
 
 @pytest.mark.parametrize("at_most_s", [None, AMPLE_S])
