@@ -37,7 +37,7 @@ from powercut.model.reads import CheckReads
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, lsn_ranges
 from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
-from powercut.rig.reads import forget_reads, keeps_dates, never_read
+from powercut.rig.reads import noting_reads
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
 from powercut.workload.program.positive import found_in
@@ -211,12 +211,10 @@ class FolderJudge(Closing):
         target.chmod(0o755)
         try:
             build_tree(space, tree, target)
-            dated = written is not None and keeps_dates(self._scratch)
-            if dated:
-                forget_reads(target)
-            seen = self._weighed(self._check(target))
-            if written is not None and dated:
-                unread = never_read(target / name for name in written)
+            with noting_reads(target, [target / name for name in written or ()]) as unread_files:
+                seen = self._weighed(self._check(target))
+                unread = unread_files()
+            if written is not None and unread is not None:
                 names = tuple(printable(str(path.relative_to(target))) for path in unread)
                 self.reads = CheckReads(len(written), names)
             return seen

@@ -26,7 +26,7 @@ from powercut.model.operations import Packet, Sighting
 from powercut.model.reads import CheckReads
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
-from powercut.rig.reads import forget_reads, keeps_dates, never_read
+from powercut.rig.reads import noting_reads
 from powercut.rig.scratch import scratch
 from powercut.sandbox.printed import end_of, printed
 from powercut.trial.orphans import orphans_ended
@@ -128,11 +128,9 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
     """A check may change what it looks at, as recovery does: it gets a copy."""
     copy = _copied(folder)
     written = [copy / path.relative_to(folder) for path in verbs.written(folder)]
-    dated = bool(written) and keeps_dates(copy.parent)
-    if dated:
-        forget_reads(copy)
-    ended = verbs.verb("check", copy)
-    unread = never_read(written) if dated else ()
+    with noting_reads(copy, written) as unread_files:
+        ended = verbs.verb("check", copy)
+        unread = unread_files() or ()
     _remove(copy)
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)

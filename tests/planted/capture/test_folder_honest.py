@@ -53,6 +53,8 @@ def judged(recording: CaptureRecording, *, states: int = 60) -> CaptureResult:
         ("complaining", "SAFE"),
         ("lying-complaining", "LOSSY"),
         ("memory", "SAFE"),
+        ("unread", "SAFE"),
+        ("lying-unread", "LOSSY"),
         ("names", "SAFE"),
         ("lying-names", "LOSSY"),
     ],

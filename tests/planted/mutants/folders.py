@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CONTRACT, FOLDERS, HONEST, LONGER, REACHED, RECORDER
+from mutants.suites import CONTRACT, FOLDERS, HONEST, LONGER, NOTED, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -16,6 +16,7 @@ recorder = planter("recorder", RECORDER)
 honest = planter("honest", HONEST)
 contract = planter("contract", CONTRACT)
 longer = planter("longer", LONGER)
+noted = planter("noted", NOTED)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -106,6 +107,21 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_Acks.too_few", "self._counter.acks < OPERATIONS_MIN"),
             "self._counter.acks < 0",
             "on a busy host a run is cut before it proves anything",
+        ),
+    ),
+    *noted(
+        f"{_H}/rig/reads.py",
+        (
+            "undated-reads-unseen",
+            At("noting_reads", "path not in noted and _is_dated_back(path)"),
+            "_is_dated_back(path)",
+            "a check that reads with O_NOATIME has read nothing",
+        ),
+        (
+            "mappings-unseen",
+            At("noting_reads", "path not in noted and _is_dated_back(path)"),
+            "path not in noted",
+            "a check that maps its files has read nothing",
         ),
     ),
     *contract(

@@ -157,6 +157,7 @@ HONEST = Suite(
     (make("harness/capture"), make("harness/guard", "{build}/bin/check-guard")),
     (pytest("tests/planted/capture/test_folder_honest.py"),),
 )
+NOTED = Suite("reads noted on the host", (), (pytest("tests/unit/rig/test_noted_on_host.py"),))
 LONGER = Suite(
     "runs with too few acks",
     (),
