@@ -14,7 +14,7 @@ Ways; each keeps 1, 2, ... durable, and `lying-WAY` never syncs what it acknowle
   makes them again;
 - complaining: prints that a file system is read-only, of which it only tells;
 - unread: opens its files with O_NOATIME;
-- collapsing, inserting: gives its file back blocks from the front, or room there.
+- collapsing: takes blocks away from the front of its file.
 """
 
 import ctypes
@@ -182,19 +182,18 @@ class Unread(Store):
 
 
 class Ring(Store):
-    """A header counts what is gone from the front, in blocks of the file."""
-
-    MODE = 0x08  # FALLOC_FL_COLLAPSE_RANGE
+    """A number in each block of the file, the last ones."""
 
     def begin(self):
         super().begin()
-        os.pwrite(self.log, b"".join(b"%7d\n" % n * 1 + bytes(BLOCK - 8) for n in (1, 2)), 0)
+        os.pwrite(self.log, bytes(2 * BLOCK), 0)
+        os.fsync(self.log)
 
     def keep(self, number):
         size = os.fstat(self.log).st_size
         os.pwrite(self.log, b"%7d\n" % number + bytes(BLOCK - 8), size)
         if size >= 4 * BLOCK:
-            move(self.log, self.MODE, 0, BLOCK)
+            collapse(self.log, BLOCK)
         if not self.lying:
             os.fsync(self.log)
 
@@ -204,10 +203,9 @@ class Ring(Store):
         return list(range(1, max(last, default=0) + 1))
 
 
-def move(descriptor, mode, offset, length):
+def collapse(descriptor, length):
     libc = ctypes.CDLL(None, use_errno=True)
-    offset, length = (ctypes.c_int64(one) for one in (offset, length))
-    if libc.fallocate(descriptor, mode, offset, length):
+    if libc.fallocate(descriptor, 0x08, ctypes.c_int64(0), ctypes.c_int64(length)):
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 

@@ -36,6 +36,7 @@ from powercut.recover.native.folder import (
 from powercut.rig.folder import CapturedFolder
 from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
+from powercut.rig.kept_inodes import kept_inodes
 from powercut.rig.scratch import scratch
 from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
 from powercut.verdict.folder import verdict_of_capture
@@ -154,6 +155,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         damage=tuple(damage),
         elsewhere=elsewhere,
         scratch=order.scratch,
+        inodes=kept_inodes(order.folder),
     )
     directory.write_record(record)
     return record

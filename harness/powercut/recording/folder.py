@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -24,7 +25,7 @@ from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.model.outside import LeftFiles, Link, Outside, outside_of
 from powercut.model.units import NEVER
-from powercut.sandbox.printed import read_only_lines
+from powercut.sandbox.printed import lines_of
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
 
@@ -32,6 +33,13 @@ ALL_MODE_BITS: Final = 0o7777
 PERMISSIONS: Final = 0o777
 
 _TALKS: Final = {FolderOp.PIPE: stat.S_IFIFO, FolderOp.SOCKET: stat.S_IFSOCK}
+_REFUSED: Final = {
+    errno.EROFS: "the command may write in DIR and in memory, and perhaps wanted to elsewhere",
+    errno.EOPNOTSUPP: (
+        "a captured folder, as tmpfs, refuses FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE and "
+        "chattr, and perhaps the command wanted one of these: record it on a disk (powercut record)"
+    ),
+}
 _SAID_MAX: Final = 300
 
 
@@ -39,7 +47,7 @@ _SAID_MAX: Final = 300
 class CaptureRecording:
     """What was recorded.  `doubts` keep even a loss from being certain; `gaps` a SAFE.
 
-    `refused` is what the command printed of a read-only file system: why it may have failed.
+    `refused` is what the command perhaps was refused, by what it printed: why it may have failed.
     """
 
     directory: CaptureDir
@@ -48,7 +56,7 @@ class CaptureRecording:
     history: OperationHistory
     gaps: tuple[str, ...]
     doubts: tuple[str, ...]
-    refused: str = ""
+    refused: tuple[str, ...] = ()
 
     @property
     def start_ns(self) -> int:
@@ -111,10 +119,11 @@ def _links(folder: FolderTimeline, record: CaptureRecord) -> tuple[Link, ...]:
     return tuple(Link(path, target) for path, target, _ in links)
 
 
-def _refused(console: Path) -> str:
-    """What a command says that perhaps was not let write where it wanted to."""
-    said = read_only_lines(console.read_text(errors="replace")) if console.exists() else ()
-    return said[0][-_SAID_MAX:] if said else ""
+def _refused(console: Path) -> tuple[str, ...]:
+    """What a command perhaps was not let do, with the words for that."""
+    text = console.read_text(errors="replace") if console.exists() else ""
+    found = ((why, lines_of(error, text)) for error, why in _REFUSED.items())
+    return tuple(f"{why}; it printed: {said[0][-_SAID_MAX:]}" for why, said in found if said)
 
 
 def _elsewhere(folder: FolderTimeline, acked: int, name: str) -> tuple[str, ...]:

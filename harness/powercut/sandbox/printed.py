@@ -9,7 +9,6 @@ them has the file: they write into a pipe, from which this process takes all and
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import select
@@ -26,7 +25,6 @@ TAIL_BYTES: Final = 4096
 _PIPE_BYTES: Final = 1 << 20
 _CHUNK: Final = 1 << 16
 _CUT_OFF: Final = b"(powercut: what came before this is not kept)\n"
-_READ_ONLY: Final = os.strerror(errno.EROFS)
 _lock = threading.Lock()
 _open: dict[str, list[_Pipe]] = {}
 
@@ -131,10 +129,11 @@ class _Pipe:
             os.close(self._file)
 
 
-def read_only_lines(text: str) -> tuple[str, ...]:
-    """Lines of what a process printed that speak of a read-only file system: perhaps it was refused
-    to write there, perhaps these are its own words."""
-    return tuple(" ".join(line.split()) for line in text.splitlines() if _READ_ONLY in line)
+def lines_of(error: int, text: str) -> tuple[str, ...]:
+    """Lines of what a process printed that speak of an errno: perhaps it was refused something,
+    perhaps these are its own words."""
+    said = os.strerror(error)
+    return tuple(" ".join(line.split()) for line in text.splitlines() if said in line)
 
 
 def tail(path: Path, limit: int = TAIL_BYTES) -> str:

@@ -51,7 +51,7 @@ class CaptureRecord(BaseModel):
     they are all in the folder.  `status` is the command's exit status; None if the cut ended it.
     `damage` is what went wrong with the recording.  `elsewhere` is what the command has left
     outside of `folder`, in places that are empty for a check; `scratch` are those of which nothing
-    is to be said.
+    is to be said.  `inodes` are files in `folder` that hold the inode number of another.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -71,6 +71,7 @@ class CaptureRecord(BaseModel):
     damage: tuple[str, ...] = ()
     elsewhere: LeftFiles = LeftFiles()
     scratch: tuple[str, ...] = ()
+    inodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

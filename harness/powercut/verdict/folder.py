@@ -7,7 +7,7 @@ SAFE needs all of this; what is missing is told, and makes it INCONCLUSIVE:
 2. The check finds nothing in the folder as it was before the program's first attempt, and every
    acknowledged operation where nothing was lost.  Else no state is looked at: the check would
    neither convict nor acquit.  What nothing could carry is let out, and keeps it from being SAFE
-   (powercut.model.positive).  What the command printed of a read-only file system is told as a
+   (powercut.model.positive).  What the command was refused, by what it printed, is told as a
    likely reason; of one that did its work all the same it is told as not tested.
 3. The control: on a host that ignores every sync the check misses something.
 4. Of the files that were written it has read one at least, and not their names and sizes alone;
@@ -29,6 +29,7 @@ from typing import Final
 from powercut.crash.folder_rows import Promise
 from powercut.model.enough import STATES_MIN, too_few_operations
 from powercut.model.outside import Outside
+from powercut.model.reads import some_of
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.recording.folder import CaptureRecording
@@ -83,11 +84,17 @@ def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) ->
         return  # of the host's making: no state was looked at
     if few := too_few_operations(len(recording.history.acked)):
         yield few
-        yield from _refused(recording)
+        yield from recording.refused
     yield from seen.doubts
     if seen.positive is not None and not seen.positive.passed:
         yield seen.positive.kept_back if _early(seen) else seen.positive.message
-        yield from _refused(recording)
+        yield from recording.refused
+        if kept := recording.record.inodes:
+            yield (
+                f"inode numbers of other files stand in {some_of(kept)}, and in a state's folder, "
+                "which is made anew, files have others: let the check compare what files hold, or "
+                "record the program on a disk (powercut record)"
+            )
         if outside.words:
             yield outside.words
     if seen.reads is not None and seen.reads.blind:
@@ -126,19 +133,10 @@ def _early(seen: FolderSeen) -> bool:
     )
 
 
-def _refused(recording: CaptureRecording) -> Iterator[str]:
-    """Why a command may have failed."""
-    if recording.refused:
-        yield (
-            "the command may write in DIR and in memory alone, and perhaps wanted to elsewhere; it "
-            f"printed: {recording.refused}"
-        )
-
-
 def _untested(recording: CaptureRecording, reasons: Sequence[str]) -> Iterator[str]:
     if not recording.record.share:
         yield from untested_of_boots()
-    yield from (why for why in _refused(recording) if why not in reasons)
+    yield from (why for why in recording.refused if why not in reasons)
 
 
 def _control(seen: FolderSeen) -> Verdict | None:

@@ -92,6 +92,22 @@ def test_a_check_is_refused_what_it_needs_or_says_so_for_its_own_reasons(
     assert result.verdict.name == verdict, result.reasons
 
 
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("inodes", "inode numbers of other files stand in log, and in a state's folder"),
+        ("collapsing", "a captured folder, as tmpfs, refuses FALLOC_FL_COLLAPSE_RANGE"),
+    ],
+)
+def test_what_a_captured_folder_has_not_is_told_with_what_to_do(
+    tmp_path: Path, way: str, told: str
+) -> None:
+    result = judged(recorded(tmp_path, way))
+    assert result.verdict.name == "INCONCLUSIVE"
+    (reason,) = [one for one in result.reasons if one.startswith(told)]
+    assert "(powercut record)" in reason
+
+
 def everything(recording: CaptureRecording, promise: Promise, target: Path) -> Path:
     """The state that lacks nothing."""
     target.mkdir()

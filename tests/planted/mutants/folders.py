@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CONTRACT, FOLDERS, HONEST, LONGER, NOTED, REACHED, RECORDER
+from mutants.suites import CONTRACT, FOLDERS, HONEST, INODES, LONGER, NOTED, REACHED, RECORDER
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -17,6 +17,7 @@ honest = planter("honest", HONEST)
 contract = planter("contract", CONTRACT)
 longer = planter("longer", LONGER)
 noted = planter("noted", NOTED)
+inodes = planter("inodes", INODES)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -122,6 +123,15 @@ MUTANTS: tuple[Mutant, ...] = (
             At("noting_reads", "path not in noted and _is_dated_back(path)"),
             "path not in noted",
             "a check that maps its files has read nothing",
+        ),
+    ),
+    *inodes(
+        f"{_H}/rig/kept_inodes.py",
+        (
+            "own-number-counts",
+            At("kept_inodes", "numbers - {own}"),
+            "numbers",
+            "a file that holds its own inode number is taken for a registry of others",
         ),
     ),
     *contract(

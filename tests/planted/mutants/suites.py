@@ -158,6 +158,7 @@ HONEST = Suite(
     (pytest("tests/planted/capture/test_folder_honest.py"),),
 )
 NOTED = Suite("reads noted on the host", (), (pytest("tests/unit/rig/test_noted_on_host.py"),))
+INODES = Suite("inode numbers", (), (pytest("tests/unit/rig/test_kept_inodes.py"),))
 LONGER = Suite(
     "runs with too few acks",
     (),

@@ -25,7 +25,7 @@ from powercut.verdict import untested
 from powercut.verdict.folder import verdict_of_capture
 
 
-def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=""):
+def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=(), inodes=()):
     """What a verdict looks at of one."""
     history = SimpleNamespace(acked=range(acked), attempted=range(acked))
     return SimpleNamespace(
@@ -36,7 +36,7 @@ def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=""):
         outside=lambda *, alone: Outside(files, alone=alone),
         history=history,
         start_ns=0,
-        record=SimpleNamespace(cut_ns=1, share=share),
+        record=SimpleNamespace(cut_ns=1, share=share, inodes=inodes),
         space=lambda promise: SimpleNamespace(rows=()),
     )
 
@@ -77,18 +77,26 @@ def test_one_that_has_it_all_is_safe():
 
 def test_words_of_a_read_only_file_system_are_a_reason_where_something_failed():
     words = "cp: cannot create '/etc/x': Read-only file system"
-    result = verdict_on(recording(refused=words), SEEN)
+    result = verdict_on(recording(refused=(words,)), SEEN)
     assert (result.verdict, result.reasons) == (Verdict.SAFE, ())
     assert [one for one in result.untested if one.endswith(words)]
     unseen = replace(SEEN, positive=PositiveControl(Whole.ISSUED, 0, 12, (LsnRange(1, 12),)))
     for whole, found in (
-        (recording(acked=9, refused=words), SEEN),
-        (recording(refused=words), unseen),
+        (recording(acked=9, refused=(words,)), SEEN),
+        (recording(refused=(words,)), unseen),
     ):
         result = verdict_on(whole, found)
         assert result.verdict is Verdict.INCONCLUSIVE
         assert len([one for one in result.reasons if one.endswith(words)]) == 1
         assert not [one for one in result.untested if one.endswith(words)]
+
+
+def test_inode_numbers_are_a_reason_where_the_check_finds_less():
+    kept = recording(inodes=("registry",))
+    assert verdict_on(kept, SEEN).reasons == ()
+    found = PositiveControl(Whole.ISSUED, 0, 12, (LsnRange(1, 12),))
+    _, why = verdict_on(kept, replace(SEEN, positive=found, control=None)).reasons
+    assert why.startswith("inode numbers of other files stand in registry, and in a state's folder")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ the recording has chosen the command: it gets little of the host besides (powerc
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -37,7 +38,7 @@ from powercut.sandbox.check import (
 from powercut.sandbox.confined import find_tool, sandboxes
 from powercut.sandbox.heard import heard
 from powercut.sandbox.left import left_in
-from powercut.sandbox.printed import read_only_lines
+from powercut.sandbox.printed import lines_of
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 from powercut.sandbox.users import for_all, open_above, users_apart
 
@@ -270,7 +271,7 @@ def _temporary(shown: Sequence[Path], folder: Path) -> list[str]:
 
 def ended_check(status: int, words: str, lines: bytes) -> Observation:
     """What a check comes to that has ended with `status`, having printed `words`."""
-    refused = frozenset(read_only_lines(words))
+    refused = frozenset(lines_of(errno.EROFS, words))
     words = " ".join(words.split()) or "nothing"
     failure = ""
     if len(lines) > LINES_MAX:
