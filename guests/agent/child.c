@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../common/apart.h"
 #include "../common/dated.h"
 #include "../common/press.h"
 #include "../common/unsynced.h"
@@ -75,7 +76,7 @@ static _Noreturn void child_become(char *const argv[], const struct place *place
         _exit(126);
     if (null > CHILD_PORT)
         close(null);
-    if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0 &&
+    if (!place || (chroot(AGENT_ROOT) == 0 && chdir(place->folder) == 0 && memory_apart() &&
                    (!place->unsynced || unsynced_begin() == 0) &&
                    (!place->dated || dated_begin() == 0))) {
         if (place && place->enough) {

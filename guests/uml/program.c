@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
+#include "../common/apart.h"
 #include "../common/dated.h"
 #include "../common/ended.h"
 #include "../common/unsynced.h"
@@ -83,13 +84,6 @@ static int collect_lines(int channel, enum pcu_step step)
         return fail(PCU_STEP_CHECK, "read the lines of the program");
     page->answer += (uint64_t)size;
     return 0;
-}
-
-/* Shared memory, semaphores and queues of System V, and POSIX queues, go with the last process that
- * was started in the same call.  A kernel without such namespaces has none of them apart. */
-static bool memory_apart(void)
-{
-    return unshare(CLONE_NEWIPC) == 0 || errno == EINVAL || errno == ENOSYS;
 }
 
 /* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all

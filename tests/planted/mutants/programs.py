@@ -267,6 +267,12 @@ MUTANTS: tuple[Mutant, ...] = (
     *native(
         f"{_P}/recover/native/inside.py",
         (
+            "shared-memory-stays",
+            At("Checker._fresh", "forget_shared()"),
+            "None",
+            "a check finds the shared memory of the one before it",
+        ),
+        (
             "times-of-files-not-there",
             At("unpack", "os.utime(path, ns=times, follow_symlinks=False)"),
             "None",

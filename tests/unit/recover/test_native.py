@@ -178,6 +178,25 @@ def test_what_a_check_leaves_in_memory_is_not_there_for_the_next(sandbox, tmp_pa
     assert [run(box, tree(number)) for number in (1, 2, 3)] == [(0, b"there\n", "")] * 3
 
 
+SHARED = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+made = [
+    libc.shmget(7, 4096, 0o3600), libc.semget(7, 1, 0o3600), libc.msgget(7, 0o3600),
+    ctypes.CDLL("librt.so.1").mq_open(b"/left", os.O_CREAT | os.O_EXCL, 0o600, None),
+]
+os.write(3, b"made\\n" if min(made) >= 0 else b"left %r\\n" % made)
+"""
+
+
+@needs_bubblewrap
+def test_shared_memory_semaphores_and_queues_are_not_there_for_the_next(sandbox):
+    """System V's, which have no name among the files, and POSIX queues, as after any boot."""
+    make, run = sandbox
+    box = make(f"exec /usr/bin/python3 -ISc '{SHARED}'")
+    assert [run(box, tree(number)) for number in (1, 2, 3)] == [(0, b"made\n", "")] * 3
+
+
 @needs_bubblewrap
 def test_a_program_that_stays_is_asked_again_and_again(sandbox):
     make, run = sandbox

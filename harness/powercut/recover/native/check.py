@@ -74,7 +74,7 @@ def _sandbox(root: HostRoot, boot: Sequence[str] = ()) -> list[str]:
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv += [*host_view(shown), *boot]
-    argv += ["--tmpfs", inside.ROOT]
+    argv += ["--tmpfs", inside.ROOT, "--mqueue", inside.QUEUES]
     return [*argv, "--chdir", root.folder, "--", *guarded(shown, of_root=False)]
 
 

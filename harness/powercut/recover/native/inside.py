@@ -14,6 +14,7 @@ that the command line names.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import os
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import TypedDict, TypeVar
 
 ROOT = "/mnt"
+QUEUES = "/dev/mqueue"
 FIRST = 4096  # where archives begin: after the page that the guest and the engine share
 PECULIAR = struct.Struct("<Q")
 ENTRY = struct.Struct("<QIIIIqqII")
@@ -112,6 +114,14 @@ def clear(root: str, keep: Sequence[str] = ()) -> None:
             shutil.rmtree(entry.path)
         else:
             Path(entry.path).unlink()
+
+
+def forget_shared() -> None:
+    """Removes the shared memory, semaphores and queues of System V, which no file system has."""
+    libc = ctypes.CDLL(None)
+    for kind in ("shm", "sem", "msg"):
+        for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]:
+            libc[f"{kind}ctl"](int(line.split()[1]), 0, 0, 0)  # IPC_RMID is 0
 
 
 def end_others(keep: int = 0) -> None:
@@ -239,8 +249,9 @@ class Checker:
         return {"status": checked[0], "lines": checked[1].decode("latin-1"), "said": said}
 
     def _fresh(self, size: int) -> None:
-        for folder in (ROOT, *self._empty):
+        for folder in (ROOT, QUEUES, *self._empty):
             clear(folder, self._keep)
+        forget_shared()
         unpack(self._memory[FIRST : FIRST + size], ROOT)
 
     def _by_one_that_stays(self, deadline: float) -> Answer | None:
