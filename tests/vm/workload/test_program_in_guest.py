@@ -56,7 +56,7 @@ run)
         echo "$n" >>"$2/log" || exit 4
         [ -n "$unsafe" ] || busybox sync "$2/log" || exit 5
         say "+ $n"; n=$((n + 1))
-    done ;;
+    done & ;; # as a daemon, whose parent ends
 check) [ ! -e "$2/log" ] || while read -r n; do say "= $n"; done <"$2/log" ;;
 esac
 """
