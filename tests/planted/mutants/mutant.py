@@ -50,8 +50,10 @@ def pytest(*paths: str) -> tuple[str, ...]:
 
 
 def make(folder: str, *targets: str) -> tuple[str, ...]:
-    """A build of one part into the scratch folder."""
-    return ("{tree}/harness/make-part", f"{{tree}}/{folder}", "{build}", "-s", *targets)
+    """A build of one part into the scratch folder, or of `targets` in it, as the part's makefile has
+    them: by the descriptor that make-part gives it."""
+    named = (target.replace("{build}", "/proc/self/fd/8") for target in targets)
+    return ("{tree}/harness/make-part", f"{{tree}}/{folder}", "{build}", "-s", *named)
 
 
 Patch = tuple[str, At, str, str] | tuple[str, At, str, str, str]
