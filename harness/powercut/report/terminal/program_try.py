@@ -45,8 +45,9 @@ def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -
     console.print()
     print_facts(console, [("reached", text) for text in _reached(tried, cell)])
     print_facts(console, [("odds", text) for text in _odds(tried, cell)])
-    untested = dict.fromkeys(one for trial in cell.trials for one in trial.untested)
-    print_facts(console, [("not tested", one) for one in untested])
+    untested = [one for trial in cell.trials for one in trial.untested]
+    untested += tried.files.journal.untested if tried.files.journal else ()
+    print_facts(console, [("not tested", one) for one in dict.fromkeys(untested)])
     unknown = dict.fromkeys(_unknown(tried, cell))
     print_facts(console, [("not known", reason) for reason in unknown])
     print_facts(console, list(_ways_on(tried.disk, tried.files)), whole=True)
