@@ -46,6 +46,8 @@ def sync(path):
 if verb == "setup":
     os.makedirs(folder, exist_ok=True)
 elif verb == "run":
+    if os.fork():
+        os._exit(0)  # as the parent of a daemon does
     say("ready")
     for number in range(1, 1_000_000):
         say(f"? {{number}}")
