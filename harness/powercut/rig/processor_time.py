@@ -26,12 +26,12 @@ def processor_seconds(proc: Path = _PROC, pid: int | None = None) -> float:
     """
     ticks: dict[int, int] = {}
     children: defaultdict[int, list[int]] = defaultdict(list)
-    for path in proc.glob("[0-9]*/stat"):
+    for process in proc.glob("[0-9]*"):  # without a look at what may have just ended
         try:
-            fields = path.read_bytes().rpartition(b")")[2].split()
+            fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:  # it has just ended
             continue
-        one = int(path.parent.name)
+        one = int(process.name)
         ticks[one] = sum(map(int, fields[_TIMES]))
         children[int(fields[_PARENT])].append(one)
     total, following = 0, [os.getpid() if pid is None else pid]

@@ -27,6 +27,8 @@ def test_a_process_counts_with_all_below_it_and_with_what_has_ended_there(tmp_pa
     process(tmp_path, 13, 1, 10**6, 0, 0, 0)
     (tmp_path / "self").mkdir()
     (tmp_path / "14").mkdir()  # it has ended while we looked
+    (tmp_path / "15").mkdir()
+    (tmp_path / "15/stat").symlink_to("x" * 300)  # as ESRCH, no error that means "not there"
     assert processor_seconds(tmp_path, 10) * HERTZ == pytest.approx(1110)
     assert processor_seconds(tmp_path, 12) * HERTZ == pytest.approx(1000)
     assert processor_seconds(tmp_path, 99) == 0
