@@ -260,7 +260,7 @@ APART = LINKED.replace("ln -s ../../dev/shm/$n ", ": >")
         (KEEPS_IT, LOG, "operations after a run that ended without a power cut"),
         (f"{APPEND.replace('80', '10')}; cat /dev/zero >$2/zeroes || exit 5", LOG, "status 5"),
         ("getent hosts example.org || exit 6", "exit 0", "ended with status 6"),
-        (f"(setsid sh -c 'exec sleep 300' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
+        (f"(setsid sh -c 'exec sleep 9' &) ; {APPEND.replace('80', '5')}", LOG, "5 operations"),
     ],
     ids=[
         "garbage", "creation", "stale", "creation-of-one", "check-fails", "check-half",
