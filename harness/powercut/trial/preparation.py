@@ -5,7 +5,9 @@ was durable when operations were acknowledged (powercut.model.creation).
 A control that must be LOSSY begins with the disk of its cell, and so differs from it in less.
 
 The machine ends in order, so that whatever it holds gets to the disk.  The disk as a power cut at
-the end of `setup` would have left it is kept for the comparison, until `creation` is asked for.
+the end of `setup` would have left it is kept for the comparison, until `creation` is asked for.  Of
+the first ack that was made, not heard: what was durable then is taken from a log, since the program
+has gone on by the time that a busy host hears of it.
 """
 
 from __future__ import annotations
@@ -19,14 +21,17 @@ from typing import Final
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.lines import unpack
 from powercut.channel.port import Channel
+from powercut.crash.states import Requirements, StateSpace
 from powercut.disk.capture import CaptureDisk
 from powercut.disk.capture_config import CaptureConfig
+from powercut.disk.pclog import read_timeline
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.creation import Creation, creation_at_ack, creation_of
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.reads import FileRead
-from powercut.model.verdict import FindingKind
+from powercut.model.timeline import Timeline
+from powercut.recording.instants import plain_state
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
@@ -125,9 +130,7 @@ class Preparation:
         if not found.lost:
             return found
         claims = promises.claims_at(instant)
-        checked = promises.check(claims, engine.recover(acked, timeout_s=timeout_s))
-        # The program went on until the disk stood still: what came back was tried.
-        missed = [one for one in checked if one.kind is not FindingKind.NEVER_ATTEMPTED]
+        missed = promises.check(claims, engine.recover(acked, timeout_s=timeout_s))
         return replace(found, missed="; ".join(one.message for one in missed))
 
     def _at_first_ack(self) -> tuple[Sequence[ImageWrite], Promises, int]:
@@ -141,25 +144,27 @@ class Preparation:
         assert isinstance(workload, AcksByLines)
         argv = workload.writer(run.run)
         with scratch() as folder:
-            cut, said = folder / "cut.img", folder / "said"
-            acked_ns = 0
+            said, config = folder / "said", self._config(folder, logged=True)
 
             def first_ack(channel: Channel, lines: LineChannel, disk: CaptureDisk) -> None:
-                self._system.start(channel, argv, unsynced=workload.drops_syncs, dated=False)
-                nonlocal acked_ns
+                del disk
+                self._system.start(channel, argv, unsynced=workload.drops_syncs, dated=True)
                 lines.watch = watching(channel, argv)
-                if lines.wait_acks(1, timeout_s=run.deadline.remaining_s):
-                    acked_ns = time.monotonic_ns()
-                    disk.snapshot(cut)
+                lines.wait_acks(1, timeout_s=run.deadline.remaining_s)
 
-            with CaptureDisk(self._config(folder)) as disk:
-                self._set_up(disk, folder, first_ack, said=said, ends=False)
-            if not cut.exists():
+            with CaptureDisk(config) as disk:
+                self._set_up(disk, folder, first_ack, said=said, ends=False, dated=True)
+            packets = unpack(said.read_bytes(), Binding())
+            promises = workload.promises_by_lines(packets, time.monotonic_ns())
+            if not promises.acked:
                 raise HostError(_NO_ACK)
-            promises = workload.promises_by_lines(unpack(said.read_bytes(), Binding()), acked_ns)
-            return changed_parts(run.directory.base_image, cut), promises, acked_ns
+            assert config.log is not None
+            timeline = read_timeline(config.log, verify_payloads=False)
+            instant, durable = durable_at_first_ack(timeline, promises.requirements)
+            made = changed_parts(run.directory.base_image, config.base)
+            return [*made, *durable], promises, instant
 
-    def _config(self, folder: Path) -> CaptureConfig:
+    def _config(self, folder: Path, *, logged: bool = False) -> CaptureConfig:
         run, parameters = self._run, self._run.job.parameters
         image = ensure_disk_image(parameters, run.rig.cache)
         config = commands.capture_config(
@@ -169,14 +174,26 @@ class Preparation:
         parts = tuple(part._replace(flush=honest, fua=honest) for part in config.parts)
         writes = (run.directory.path,)
         return replace(
-            config, log=None, contract=DeviceContract(), parts=parts, errors=(), writes=writes
+            config,
+            log=config.log if logged else None,
+            contract=DeviceContract(),
+            parts=parts,
+            errors=(),
+            writes=writes,
         )
 
     def _set_up(
-        self, disk: CaptureDisk, sockets: Path, then: _At, *, said: Path, ends: bool
+        self,
+        disk: CaptureDisk,
+        sockets: Path,
+        then: _At,
+        *,
+        said: Path,
+        ends: bool,
+        dated: bool = False,
     ) -> None:
         """Runs `setup`, and `then` what is to follow, with what both say in `said`; a machine that
-        `ends` does so in order."""
+        `ends` does so in order, and the instants of what follows count if it is `dated`."""
         run, system = self._run, self._system
         parameters = _written_back_late(run.job.parameters)
         folder = sockets / "setup"
@@ -186,7 +203,7 @@ class Preparation:
             machine.start(timeout_s=run.deadline.remaining_s)
             channel.wait_hello(timeout_s=run.deadline.remaining_s)
             system.enter(channel)
-            with system.hear(machine, folder, said, Binding(), dated=False) as lines:
+            with system.hear(machine, folder, said, Binding(), dated=dated) as lines:
                 try:
                     self._run_setup(channel, lines)
                     then(channel, lines, disk)
@@ -207,6 +224,16 @@ class Preparation:
                 f"{words} ended with {how}: {said}",
                 hint="try it by hand: powercut try --dry-run",
             )
+
+
+def durable_at_first_ack(
+    timeline: Timeline, requirements: Requirements
+) -> tuple[int, list[ImageWrite]]:
+    """The instant before which the first ack was made, and what a power cut leaves there."""
+    instant = int(requirements.ack_ns[0]) + 1
+    space = StateSpace(timeline, requirements)
+    writes = space.image_writes(plain_state(space, instant, everything=False))
+    return instant, [ImageWrite(one.offset, one.length, one.data) for one in writes]
 
 
 def _written_back_late(parameters: Parameters) -> Parameters:

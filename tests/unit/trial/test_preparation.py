@@ -9,11 +9,13 @@ import pytest
 
 from powercut.model.creation import Creation
 from powercut.model.errors import HostError
+from powercut.model.operations import Packet
 from powercut.model.reads import FileRead
-from powercut.model.verdict import FindingKind
 from powercut.recover.plan import GuestRoot
-from powercut.trial.preparation import NOT_LISTED, Preparation
+from powercut.trial.preparation import NOT_LISTED, Preparation, durable_at_first_ack
 from powercut.trial.system import GuestSystem
+from powercut.workload.program.claims import history_of
+from support.handmade import Handmade
 
 AT_SETUP, AT_ACK, AT_CUT = ["at setup"], ["at ack"], ["at cut"]
 ALL = (FileRead("data/store", 9, 1, 2, unread=True),)
@@ -25,9 +27,7 @@ def acked(*missed):
 
     def check(claims, seen):
         assert (claims, seen) == ("before 5", "recovered")
-        phantom = SimpleNamespace(message="2 was never tried", kind=FindingKind.NEVER_ATTEMPTED)
-        lost = [SimpleNamespace(message=one, kind=FindingKind.LOST) for one in missed]
-        return [phantom, *lost]  # it went on after that instant, until the disk stood still
+        return [SimpleNamespace(message=one) for one in missed]
 
     promises = SimpleNamespace(claims_at=lambda instant: f"before {instant}", check=check)
     return AT_ACK, promises, 5
@@ -102,3 +102,16 @@ def test_in_a_guest_a_program_starts_with_the_syncs_of_its_cell(unsynced, dated)
     GuestSystem(run).start(channel, ("/p/x", "run", "d"), unsynced=unsynced, dated=dated)
     flags = (str(int(dated)), str(int(unsynced)))
     assert said == [("works", *flags, "/p", "1", "A=1", "/p/x", "run", "d")]
+
+
+@pytest.mark.parametrize(("flushed", "kept"), [((10, 20), [b"a"]), ((10, 31), [])])
+def test_the_first_ack_counts_when_it_was_made(flushed, kept):
+    """At 30: what was durable then, and nothing that became so before it was heard."""
+    made = Handmade(disk_size=8192)
+    made.write(0, b"a" * 4096, at=1, done=2)
+    made.flush(at=flushed[0], done=flushed[1])
+    made.write(4096, b"b" * 4096, at=22, done=29)
+    made.flush(at=50, done=60)
+    claims = history_of([Packet(25, b"? 1\n"), Packet(30, b"+ 1\n"), Packet(45, b"? 2\n+ 2\n")])
+    instant, writes = durable_at_first_ack(made.timeline(), claims)
+    assert (instant, [bytes(one.data[:1]) for one in writes]) == (31, kept)
