@@ -113,6 +113,7 @@ bool file_sync(const char *path);
 #define AGENT_ROOT "/root"
 bool root_mount(const char *serial, const char *type, const char *program);
 bool root_furnish(void);
+bool root_machine(const char *mac, const char *id, const char *first_pid);
 
 /* share.c: a program on a folder that the host shares; returns if the guest is not for that. */
 void share_run(void);

@@ -79,6 +79,12 @@ static bool verb_root(const struct command *command, int *status)
     return root_mount(command->argv[1], command->argv[2], command->argv[3]);
 }
 
+static bool verb_machine(const struct command *command, int *status)
+{
+    (void)status;
+    return root_machine(command->argv[1], command->argv[2], command->argv[3]);
+}
+
 static bool verb_show(const struct command *command, int *status)
 {
     (void)status;
@@ -291,6 +297,7 @@ static const struct verb {
     {"umount", 1, 1, verb_umount},
     {"exec", 1, AGENT_ARGUMENTS_MAX, verb_exec},
     {"root", 2, 3, verb_root},
+    {"machine", 3, 3, verb_machine},
     {"show", 2, 2, verb_show},
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},

@@ -4,15 +4,18 @@
  * systems in memory where programs write as a matter of course; and the program's folder, on a
  * third one if it is not in the root.  Or the host's own, shared (share.c).
  *
- * What is in it is a stranger's, and stays in the guest.  The only network is the loopback device:
- * a database may talk to its client, and to nothing else.
+ * What is in it is a stranger's, and stays in the guest.  The only network is the loopback device,
+ * beside a card that leads nowhere: a database may talk to its client, and to nothing else.
  */
 #include "agent.h"
+
+#include "../../harness/guard/same_machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -90,6 +93,29 @@ bool root_furnish(void)
         if (!over("tmpfs", in_memory[i], "mode=1777"))
             return false;
     return loopback_up();
+}
+
+/* Makes what programs see of the machine that of the recording (harness/guard/same_machine.h); with no
+ * `first_pid` but 0 their pids are a new kernel's.  What is there of devices then is all: what a program
+ * wrote beside them would be in no state. */
+bool root_machine(const char *mac, const char *id, const char *first_pid)
+{
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), first = atoi(first_pid);
+    const char *call = NULL;
+
+    if (sethostname(MACHINE_NAME, strlen(MACHINE_NAME)) != 0 || machine_card(mac) != 0)
+        call = "make a network card";
+    else if (machine_files(AGENT_ROOT, id, "/run/machine", false) != 0)
+        call = "show a machine-id";
+    else if (first != 0 && machine_pids(proc, first) != 0)
+        call = "choose pids";
+    else if (mount(AGENT_ROOT "/dev", AGENT_ROOT "/dev", NULL, MS_BIND | MS_REC, NULL) != 0 ||
+             mount(NULL, AGENT_ROOT "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) != 0)
+        call = "make /dev read-only";
+    if (call)
+        failed(errno, "%s", call);
+    close(proc);
+    return !call;
 }
 
 /* `program` is the serial number of the disk with a program's folder; NULL for none. */

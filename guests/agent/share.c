@@ -6,7 +6,7 @@
  * share of its own.  There is no controller: what is to be done is in the file /share of the
  * initramfs, as strings that end with NUL:
  *
- *   TYPE ROOT-OPTIONS FOLDER-OPTIONS FOLDER CURRENT COUNT NAME=VALUE... PATH ARG...
+ *   TYPE ROOT-OPTIONS FOLDER-OPTIONS FOLDER CURRENT MAC MACHINE-ID COUNT NAME=VALUE... PATH ARG...
  *
  * The program has the virtio-serial port `output` as stdout and stderr, and the virtio console as fd 3:
  * a write to that returns when the host has taken all of it (put_chars in the kernel's
@@ -117,21 +117,21 @@ void share_run(void)
 
     if (!count)
         return;
-    if (count < 7 || (variables = strtoul(words[5], NULL, 10)) > count - 7)
+    if (count < 9 || (variables = strtoul(words[7], NULL, 10)) > count - 9)
         die("%s: %zu words are too few", SHARE_FILE, count);
     snprintf(list, sizeof list, "/modules/order.%s", words[0]);
     if (access(list, F_OK) == 0 && !modules_load(list))
         die("%s: %s", last_failure.call, strerror(last_failure.error));
     share_mount("root", "", words[0], MS_RDONLY, words[1]);
-    if (!root_furnish())
+    if (!root_furnish() || !root_machine(words[5], words[6], "0"))
         die("%s: %s", last_failure.call, strerror(last_failure.error));
     share_mount("folder", words[3], words[0], 0, words[2]);
-    memcpy(environment, words + 6, variables * sizeof *environment);
+    memcpy(environment, words + 8, variables * sizeof *environment);
     int lines = share_open(share_console, "/dev/hvc0");
     int output = share_open(port_named, "output");
     pid_t child = fork();
     if (child == 0)
-        share_become(words + 6 + variables, environment, words[4], lines, output);
+        share_become(words + 8 + variables, environment, words[4], lines, output);
     for (pid_t gone = 0; child > 0 && gone != child;)
         gone = waitpid(-1, &status, 0); /* PID 1 also buries orphans */
     if (child < 0 || status)

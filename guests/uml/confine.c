@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #define PROCESSES_MAX "2000"
+#define PIDS_MAX "4194304" /* the most that there can be (proc(5)) */
 
 /* linux/capability.h, Linux 6.18 */
 static const int kept[] = {
@@ -79,6 +80,7 @@ void confine_helpers(void)
     write_setting("/proc/sys/kernel/usermodehelper/bset", "0 0\n");
     write_setting("/proc/sys/kernel/usermodehelper/inheritable", "0 0\n");
     write_setting("/proc/sys/user/max_user_namespaces", "0\n");
+    write_setting("/proc/sys/kernel/pid_max", PIDS_MAX "\n"); /* they never begin anew */
     write_setting("/proc/sys/kernel/threads-max", PROCESSES_MAX "\n"); /* each is one of the host's */
 }
 

@@ -57,6 +57,9 @@ struct plan {
     char *base; /* the host's folder that is the root: "/", or an unpacked root file system */
     char *program; /* the host's folder that is PROGRAM in such a root; empty: none is */
     char *tools; /* that is TOOLS, likewise */
+    char *mac; /* of the machine that they see (harness/guard/same_machine.h) */
+    char *machine_id;
+    int first_pid; /* 0: none is chosen */
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */

@@ -57,7 +57,11 @@ int plan_parse(void)
     plan.base = text;
     plan.program = plan.base + strlen(plan.base) + 1;
     plan.tools = plan.program + strlen(plan.program) + 1;
-    text = plan.tools + strlen(plan.tools) + 1;
+    plan.mac = plan.tools + strlen(plan.tools) + 1;
+    plan.machine_id = plan.mac + strlen(plan.mac) + 1;
+    text = plan.machine_id + strlen(plan.machine_id) + 1;
+    plan.first_pid = atoi(text);
+    text += strlen(text) + 1;
     plan.acks = strtoull(text, NULL, 10);
     text += strlen(text) + 1;
     plan.acks_ms = strtoull(text, NULL, 10);

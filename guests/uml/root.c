@@ -6,13 +6,15 @@
  * They are hostfs, mounted read-only: a program finds what is installed there, and
  * changes none of it.  Where programs write as a matter of course there are empty
  * file systems in memory; what the host has there is hidden, but for the folders that
- * the plan names as visible.  The only network is the loopback device: a database may talk to
- * its client, and to nothing else.
+ * the plan names as visible.  The only network is the loopback device, beside a card that leads
+ * nowhere: a database may talk to its client, and to nothing else.
  *
  * Each recovery is another boot to them (its id, that is), and so is life after it: a store may trust
  * what was never synced as long as the machine has not booted since, and ask the kernel whether it has.
  */
 #include "init.h"
+
+#include "../../harness/guard/same_machine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +35,8 @@
 #define BOOT_ID "/boot_id"
 
 static const char *const volatile_folders[] = {"/tmp", "/run", "/var/tmp", "/dev/shm"};
+
+#define MACHINE "/machine" /* what is shown of it */
 
 static bool is_set_up;
 
@@ -201,13 +205,32 @@ int root_fresh(void)
     return 0;
 }
 
+/* Each plan may be of another machine, whose name is the same. */
+static int make_machine(void)
+{
+    static bool is_made;
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = 0;
+
+    if (!is_made && access("/modules/dummy.ko", F_OK) == 0)
+        module_load("dummy", "numdummies=0");
+    if (sethostname(MACHINE_NAME, strlen(MACHINE_NAME)) != 0 || machine_card(plan.mac) != 0)
+        result = fail(PCU_STEP_CHECK, "make a network card with the address %s", plan.mac);
+    else if (machine_files(ROOT, plan.machine_id, MACHINE, is_made) != 0)
+        result = fail(PCU_STEP_CHECK, "show a machine-id");
+    else if (plan.first_pid != 0 && machine_pids(proc, plan.first_pid) != 0)
+        result = fail(PCU_STEP_CHECK, "choose pids");
+    close(proc);
+    is_made = true;
+    return result;
+}
+
 int root_setup(void)
 {
     char *const *visible = plan.visible;
     size_t index;
 
     if (is_set_up)
-        return 0;
+        return make_machine();
     if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
         return fail(PCU_STEP_CHECK, "mkdir " ROOT);
     if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || confine_devices(ROOT "/dev") != 0 ||
@@ -230,7 +253,7 @@ int root_setup(void)
             return -1;
     if (*plan.tools != '\0' && show(plan.tools, TOOLS) != 0)
         return -1;
-    if (loopback_up() != 0)
+    if (loopback_up() != 0 || make_machine() != 0)
         return -1;
     if (mount(NULL, ROOT "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) != 0)
         return fail(PCU_STEP_CHECK, "make /dev read-only");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * check-guard [--become USER] [--unlimited] [--whole] [--processes MOST] [--bare] [--apart] [--own PATH]...
- *             [--cover SOCKET]... -- PROGRAM ARG...:
+ *             [--map USER:GROUP] [--cover SOCKET]... [--mac ADDRESS] [--machine-id ID] [--first-pid PID]
+ *             -- PROGRAM ARG...:
  * hides sockets of the host, and runs PROGRAM without what it is not to have.
  * check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
  * becomes PROGRAM, a server on the host whose users are no users of the host (serve.c); it may read
@@ -19,12 +20,16 @@
  * Sockets of the host come and go.  What is gone, or is no socket any more, needs no cover; a cover
  * goes with the name that it lies over.
  *
- * CAP_SYS_ADMIN and CAP_SETPCAP are for the guard: PROGRAM gets what else the guard has, and nothing
- * as the USER that it becomes, who is in the group of the same number alone.  With --apart its users
+ * CAP_SYS_ADMIN, CAP_SETPCAP, CAP_NET_ADMIN and CAP_SETFCAP are for the guard: PROGRAM gets what else the guard has, and nothing
+ * as the USER that it becomes, who is in the group of the same number alone.  In the namespace of an
+ * ordinary user, who is 0 there, that user is mapped to USER and GROUP for PROGRAM.  With --apart its users
  * are no users of the host (users.c), and it may have what lies at each PATH as these may.  System
- * calls that no check needs are refused (limits.c), but for an `--unlimited` PROGRAM.  There are MOST
- * processes in its namespace of them, which is to be its own.  A `--bare` sandbox shows nothing of
- * the host that is to be veiled.
+ * calls that no check needs are refused (limits.c), but for an `--unlimited` PROGRAM.  The pids of its
+ * namespace of them, which is to be its own, end MOST after where they begin.  A `--bare` sandbox shows nothing of
+ * the host that is to be veiled.  Elsewhere /dev is read-only, as what is written there is in no state.
+ *
+ * PROGRAM's machine has one network card with an ADDRESS, that ID and the name that bubblewrap gives it,
+ * and its pids begin at PID (same_machine.c).  The network and the pids are to be its own.
  *
  * The guard is PID 1 of the sandbox.  Were there another one it would be outside of the guard's mount
  * namespace, and a program of the same user could trace it there; the guard cannot be traced.  It ends
@@ -34,6 +39,7 @@
  * Exit status: that of PROGRAM, 128 + N after signal N, 125 if it was not started.
  */
 #include "limits.h"
+#include "same_machine.h"
 #include "users.h"
 #include "veil.h"
 
@@ -50,18 +56,23 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define FAILED 125
+#define GUARDS (1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP | 1u << CAP_NET_ADMIN | 1u << CAP_SETFCAP)
+#define KEPT "/dev/.machine"
 
 /* The words before "--". */
 static struct {
-    bool unlimited, whole, bare, apart, becomes, serves, rings;
+    bool unlimited, whole, bare, apart, becomes, maps, serves, rings;
     uid_t user;
-    const char *processes, *device;
+    gid_t group;
+    const char *processes, *device, *mac, *machine_id;
+    int first_pid;
     struct given given[USERS_GIVEN_MAX];
     size_t count;
     int users;
@@ -91,9 +102,9 @@ static void cover(const char *path)
 }
 
 /* Linux 6.14 and newer count the processes of each namespace for themselves; of an older one the
- * setting is the whole host's.  RLIMIT_NPROC does not hold for the host's root, but for a PROGRAM with
+ * setting is the whole host's.  It is the highest pid.  RLIMIT_NPROC does not hold for the host's root, but for a PROGRAM with
  * users apart. */
-static void limit_processes(const char *most)
+static void limit_processes(int most)
 {
     struct utsname kernel;
     int major, minor, root, setting = -1;
@@ -104,7 +115,7 @@ static void limit_processes(const char *most)
     /* One that is mounted nowhere: in the sandbox's own the settings are read-only. */
     if ((root = open_proc()) < 0 ||
         (setting = openat(root, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC)) < 0 ||
-        write(setting, most, strlen(most)) < 0)
+        dprintf(setting, "%d", most) < 0)
         die("cannot limit processes");
     close(setting);
     close(root);
@@ -117,7 +128,31 @@ static void become(uid_t user)
         die("cannot become another user");
 }
 
-/* Leaves what the guard has but for its own two, or nothing, and no way to more: of root, inheritable
+static void write_own(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        die(path);
+    close(fd);
+}
+
+/* bubblewrap would do so before the guard runs, which could then make neither a network card nor pids:
+ * these are of the namespace in which the user is 0.  Who maps that needs CAP_SETFCAP (Linux 5.12). */
+static void map_user(void)
+{
+    char user[32], group[32];
+
+    snprintf(user, sizeof user, "%u 0 1\n", wanted.user);
+    snprintf(group, sizeof group, "%u 0 1\n", wanted.group);
+    if (unshare(CLONE_NEWUSER) != 0)
+        die("cannot make a namespace of users");
+    write_own("/proc/self/uid_map", user);
+    write_own("/proc/self/setgroups", "deny");
+    write_own("/proc/self/gid_map", group);
+}
+
+/* Leaves what the guard has but for its own, or nothing, and no way to more: of root, inheritable
  * ones come back at exec.  Goes apart, and becomes `user`, on the way. */
 static void drop_capabilities(uid_t user, bool all, bool apart)
 {
@@ -127,10 +162,12 @@ static void drop_capabilities(uid_t user, bool all, bool apart)
 
     if (syscall(SYS_capget, &header, set) != 0)
         die("cannot read capabilities");
-    set[0].permitted &= all ? 0 : ~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
+    set[0].permitted &= all ? 0 : ~GUARDS;
     set[1].permitted = 0;
     if (apart && setns(wanted.users, CLONE_NEWUSER) != 0) /* where it has all of them at first */
         die("cannot enter its namespace of users");
+    if (wanted.maps && !all)
+        map_user();
     for (capability = 0; (has = prctl(PR_CAPBSET_READ, capability, 0, 0, 0)) >= 0; capability++)
         if ((set[capability / 32].permitted >> capability % 32 & 1) == 0 && has != 0 &&
             prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0)
@@ -183,10 +220,18 @@ static char **take_options(char *argv[])
             return NULL;
         else if (strcmp(argv[0], "--become") == 0)
             wanted.becomes = true, wanted.user = (uid_t)strtoul(*++argv, NULL, 10);
+        else if (strcmp(argv[0], "--map") == 0)
+            wanted.maps = sscanf(*++argv, "%u:%u", &wanted.user, &wanted.group) == 2;
         else if (strcmp(argv[0], "--processes") == 0)
             wanted.processes = *++argv;
         else if (strcmp(argv[0], "--device") == 0)
             wanted.device = *++argv;
+        else if (strcmp(argv[0], "--mac") == 0)
+            wanted.mac = *++argv;
+        else if (strcmp(argv[0], "--machine-id") == 0)
+            wanted.machine_id = *++argv;
+        else if (strcmp(argv[0], "--first-pid") == 0)
+            wanted.first_pid = atoi(*++argv);
         else if ((strcmp(argv[0], "--own") == 0 || strcmp(argv[0], "--show") == 0) &&
                  wanted.count < USERS_GIVEN_MAX) {
             wanted.given[wanted.count].shown = strcmp(argv[0], "--show") == 0;
@@ -198,6 +243,18 @@ static char **take_options(char *argv[])
             return NULL;
     }
     return argv[0] != NULL && argv[1] != NULL ? argv + 1 : NULL;
+}
+
+/* What was forbidden of a mount stays so, or the kernel refuses. */
+static int make_read_only(const char *path)
+{
+    struct statvfs is;
+
+    if (statvfs(path, &is) != 0)
+        return -1;
+    return mount(NULL, path, NULL,
+                 MS_REMOUNT | MS_BIND | MS_RDONLY | (is.f_flag & (ST_NOSUID | ST_NODEV | ST_NOEXEC)),
+                 NULL);
 }
 
 /* The order matters: an overlay shows the owners of what lies below when it is made. */
@@ -222,6 +279,23 @@ static void make_view(char *argv[], char *const *program)
     for (argv++; argv + 1 < program; argv++)
         if (strcmp(argv[0], "--cover") == 0)
             cover(*++argv);
+    if (wanted.machine_id != NULL && machine_files("", wanted.machine_id, KEPT, false) != 0)
+        die("cannot show its machine-id");
+    if (!wanted.bare && make_read_only("/dev") != 0)
+        die("cannot make /dev read-only");
+}
+
+static void make_machine(void)
+{
+    int proc;
+
+    if (wanted.mac != NULL && machine_card(wanted.mac) != 0)
+        die("cannot make a network card");
+    if (wanted.first_pid == 0)
+        return;
+    if ((proc = open_proc()) < 0 || machine_pids(proc, wanted.first_pid) != 0)
+        die("cannot choose pids");
+    close(proc);
 }
 
 static int try_paths(char *paths[])
@@ -285,7 +359,9 @@ int main(int argc, char *argv[])
     argv += wanted.serves;
     if ((program = take_options(argv)) == NULL) {
         fprintf(stderr, "usage: check-guard [--become USER] [--unlimited] [--whole] "
-                        "[--processes MOST] [--bare] [--apart] [--own PATH]... [--cover SOCKET]... -- PROGRAM ARG...\n"
+                        "[--processes MOST] [--bare] [--apart] [--own PATH]... "
+                        "[--map USER:GROUP] [--cover SOCKET]... "
+                        "[--mac ADDRESS] [--machine-id ID] [--first-pid PID] -- PROGRAM ARG...\n"
                         "       check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... "
                         "-- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"
@@ -300,12 +376,13 @@ int main(int argc, char *argv[])
     }
     make_view(argv, program);
     if (wanted.processes != NULL)
-        limit_processes(wanted.processes);
+        limit_processes(wanted.first_pid + atoi(wanted.processes));
+    make_machine();
     child = fork();
     if (child < 0)
         die("cannot fork");
     if (child == 0) {
-        drop_capabilities(wanted.user, wanted.becomes, wanted.apart);
+        drop_capabilities(wanted.maps ? 0 : wanted.user, wanted.becomes, wanted.apart);
         if (!wanted.unlimited && limit_check() != 0)
             die("cannot be limited");
         execvp(program[0], program);

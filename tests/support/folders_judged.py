@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from powercut.crash.folder_rows import Promise
 from powercut.explore.folder import look_at_folder
-from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreRequest
+from powercut.model.observation import Observation
 from powercut.recording.folder import CaptureRecording
 from powercut.store.folder import CaptureResult
 from powercut.verdict.folder import verdict_of_capture
 
 
 def judged_by(
-    check: Check,
+    check: Callable[[Path], Observation],
     recording: CaptureRecording,
     promise: Promise,
     scratch: Path,
@@ -25,5 +26,5 @@ def judged_by(
     """What follows from so many states, which are made below the new folder `scratch`."""
     scratch.mkdir()
     wanted = ExploreRequest(budget=Budget(states), seed=1, confirm=False)
-    seen = look_at_folder(recording, promise, wanted, check, scratch)
+    seen = look_at_folder(recording, promise, wanted, lambda state, _: check(state), scratch)
     return verdict_of_capture(recording, promise, seen, state_s=10.0)

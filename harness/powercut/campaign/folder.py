@@ -24,6 +24,7 @@ from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Li
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.enough import LONGER, OPERATIONS_MIN
 from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.recording.consent import require_consent_to
 from powercut.recording.folder import CaptureRecording, open_capture
@@ -103,9 +104,10 @@ class _Acks:
 def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     """Runs the command until the cut, and seals what was recorded.  Raises HostError."""
     acks = _Acks(order.acks)
+    where, machine = Path.cwd(), MachineIdentity(order.seed)
     argv: Sequence[str] = order.command
     if order.share:
-        argv = share_argv(order.share, order.folder, order.command)
+        argv = share_argv(order.share, order.folder, order.command, machine)
     status: int | None = None
     damage: list[str] = []
     captured = CapturedFolder(
@@ -117,8 +119,10 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         on_said=acks.hear,
     )
     with captured, scratch() as memory:
-        run = sharing_command if order.share else confined_command
-        captured.run(run(argv, order.folder, Path.cwd(), memory))
+        if order.share:
+            captured.run(sharing_command(argv, order.folder, where, memory))
+        else:
+            captured.run(confined_command(argv, order.folder, where, memory, machine))
         begin = time.monotonic()
         further = None
         if order.goes_on:
@@ -215,12 +219,14 @@ def _digest(check: Sequence[str], folder: Path, where: Path) -> str:
 
 
 def _check(
-    command: Sequence[str], folder: Path, where: Path, state_s: float, state: Path
+    command: Sequence[str], folder: Path, where: Path, state_s: float, state: Path, boot: Boot
 ) -> Observation:
-    return check_folder(command, state, folder, where, timeout_s=state_s)
+    return check_folder(command, state, folder, where, boot, timeout_s=state_s)
 
 
-def _recorded(record: CaptureRecord, state_s: float, state: Path, log: Path) -> RecordedCheck:
+def _recorded(
+    record: CaptureRecord, state_s: float, state: Path, log: Path, boot: Boot
+) -> RecordedCheck:
     """The check on record."""
     return record_check(
         record.check,
@@ -228,6 +234,7 @@ def _recorded(record: CaptureRecord, state_s: float, state: Path, log: Path) -> 
         Path(record.folder),
         Path(record.where),
         log,
+        boot,
         atomic_unit=record.atomic_unit,
         seed=record.seed,
         timeout_s=state_s,

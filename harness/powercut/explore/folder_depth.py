@@ -28,6 +28,7 @@ from powercut.explore.depth import StateCount
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import PER_POLICY
 from powercut.explore.work import StateJudgement
+from powercut.model.machine_identity import Boot
 from powercut.model.units import count
 from powercut.model.verdict import Finding
 from powercut.recording.folder import build_tree, fingerprint, remove_tree
@@ -38,7 +39,7 @@ from powercut.workload.port import NOTHING_LATER, LaterClaims
 class RecordCheck(Protocol):
     """Runs the check of the folder `state` on record, into the new files LOG.log and LOG.data."""
 
-    def __call__(self, state: Path, log: Path) -> RecordedCheck:
+    def __call__(self, state: Path, log: Path, boot: Boot) -> RecordedCheck:
         """Raises HostError, DamagedRecording."""
 
 
@@ -91,7 +92,7 @@ class FolderCuts:
         else:
             space, tree = second.record.space, second.tree
             number, before = second.record.number + 1, f"{second.what}, then "
-        check = self._on_record(space, tree)
+        check = self._on_record(space, tree, number - 1)
         timeline = check.timeline
         end = timeline.cut_ns
         if end is None or loses(self._judge.findings(first, check.observation)):
@@ -129,7 +130,8 @@ class FolderCuts:
         """What is wrong with it; what loses something is looked at as often as what convicts."""
 
         def look() -> list[Finding]:
-            seen = self._judge.checked(second.record.space, second.tree)
+            record = second.record
+            seen = self._judge.checked(record.space, second.tree, level=record.number)
             return self._judge.findings(first, seen)
 
         found, repeats = repeated(look(), look, looks=ASKED)
@@ -144,13 +146,13 @@ class FolderCuts:
         """`first`, of which nothing is kept: the records that it rests on are not."""
         return replace(first, again=Again(()), policy=f"recovery/{second.state.policy}")
 
-    def _on_record(self, space: FolderSpace, tree: Tree) -> RecordedCheck:
+    def _on_record(self, space: FolderSpace, tree: Tree, level: int) -> RecordedCheck:
         folder = Path(tempfile.mkdtemp(prefix="check-", dir=self._scratch))
         target = folder / "state"
         target.mkdir(mode=0o755)
         try:
             build_tree(space, tree, target)
-            return self._record(target, folder / "log")
+            return self._record(target, folder / "log", self._judge.boot_for(tree, level))
         finally:
             remove_tree(folder)  # the log's payload stays mapped
 

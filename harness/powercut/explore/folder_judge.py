@@ -30,6 +30,7 @@ from powercut.crash.states import CrashState
 from powercut.explore.confirmation import Heard, asked_again
 from powercut.explore.state_judge import Judgement
 from powercut.explore.work import StateJudgement
+from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.model.positive import WHOLE_LOSES, PositiveControl, Whole
 from powercut.model.printable import printable
@@ -51,8 +52,9 @@ Answer = Callable[[], StateJudgement]
 class Check(Protocol):
     """Says what it finds in a folder that a cut may have left."""
 
-    def __call__(self, state: Path) -> Observation:
-        """Raises HostError if nothing can be said."""
+    def __call__(self, state: Path, boot: Boot) -> Observation:
+        """Looks once the machine of the run has booted again.  Raises HostError if nothing can be
+        said."""
 
 
 class FolderJudge(Closing):
@@ -173,6 +175,11 @@ class FolderJudge(Closing):
             return seen
         return replace(seen, complete=True, failure="", refused=frozenset())
 
+    def boot_for(self, tree: Tree, level: int) -> Boot:
+        """That of the machine of the run for a check of `tree`, after `level` that were cut."""
+        machine = MachineIdentity(self.recording.record.seed)
+        return machine.boot_for(fingerprint(tree).hex(), level)
+
     def _written(self, tree: Tree) -> tuple[str, ...]:
         """The files of `tree` that hold something which the program wrote."""
         start = self.recording.start_ns
@@ -200,9 +207,15 @@ class FolderJudge(Closing):
         return self._known[name]
 
     def checked(
-        self, space: FolderSpace, tree: Tree, *, written: tuple[str, ...] | None = None
+        self,
+        space: FolderSpace,
+        tree: Tree,
+        *,
+        written: tuple[str, ...] | None = None,
+        level: int = 0,
     ) -> Observation:
-        """What the check says of a folder, made for it and gone after it.
+        """What the check says of a folder, made for it and gone after it; `level` checks were cut
+        before.
 
         Of the files `written` it tells in `reads` from then on which of them it did not read; None
         if that cannot be seen.  Raises HostError.
@@ -212,7 +225,7 @@ class FolderJudge(Closing):
         try:
             build_tree(space, tree, target)
             with noting_reads(target, [target / name for name in written or ()]) as unread_files:
-                seen = self._weighed(self._check(target))
+                seen = self._weighed(self._check(target, self.boot_for(tree, level)))
                 unread = unread_files()
             if written is not None and unread is not None:
                 names = tuple(printable(str(path.relative_to(target))) for path in unread)

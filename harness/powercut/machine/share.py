@@ -35,6 +35,7 @@ from powercut.machine.qemu.accelerator import best_accelerator
 from powercut.machine.qemu.build import find_qemu
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Accelerator, Bus
+from powercut.model.machine_identity import MachineIdentity
 
 VIRTIOFSD: Final = Path("/usr/lib/qemu/virtiofsd")
 _MEMORY_MIB: Final = 384
@@ -88,8 +89,13 @@ class FolderShare:
         return ",".join([self.kind, *(f"{name}={value}" for name, value in self.settings.items())])
 
 
-def share_argv(share: FolderShare, folder: Path, command: Sequence[str]) -> list[str]:
-    """The command that runs `command` in a guest; `folder` is absolute.  Raises HostError."""
+def share_argv(
+    share: FolderShare, folder: Path, command: Sequence[str], machine: MachineIdentity
+) -> list[str]:
+    """The command that runs `command` in a guest, which is that `machine`; `folder` is absolute.
+
+    Raises HostError.
+    """
     if share.kind == "virtiofs" and not VIRTIOFSD.exists():
         raise HostError(f"no {VIRTIOFSD}", hint="it is in Debian 12's qemu-system-common")
     image = ensure_guest_image(_FLAVOURS[share.kind])
@@ -97,12 +103,14 @@ def share_argv(share: FolderShare, folder: Path, command: Sequence[str]) -> list
         "qemu": qemu_argv(share, folder, image, best_accelerator()[0], find_qemu()),
         "servers": _servers(share, folder) if share.kind == "virtiofs" else {},
         "initramfs": str(image.initramfs),
-        "words": _words(share, folder, command),
+        "words": _words(share, folder, command, machine),
     }
     return [sys.executable, "-m", __name__, json.dumps(orders)]
 
 
-def _words(share: FolderShare, folder: Path, command: Sequence[str]) -> list[str]:
+def _words(
+    share: FolderShare, folder: Path, command: Sequence[str], machine: MachineIdentity
+) -> list[str]:
     """What the guest's PID 1 is told."""
     root = options = ""
     if share.kind == "9p":
@@ -119,8 +127,9 @@ def _words(share: FolderShare, folder: Path, command: Sequence[str]) -> list[str
     }
     variables = [f"{name}={value}" for name, value in environment.items()]
     words = ["/usr/bin/env", *command]  # it looks for the command in PATH
-    here = str(Path.cwd())
-    return [share.kind, root, options, str(folder), here, str(len(variables)), *variables, *words]
+    begin = [share.kind, root, options, str(folder), str(Path.cwd())]
+    begin += [machine.mac, machine.machine_id, str(len(variables))]
+    return [*begin, *variables, *words]
 
 
 def qemu_argv(

@@ -88,9 +88,11 @@ def root_for_shell(recording: Recording) -> HostRoot | None:
     plan = recording.plan
     if plan is None or plan.host is not None:
         return plan.host if plan is not None else None
-    files = commands_of.contents_of(recording.system.parameters) if plan.root else None
     raw = recording.image_format is ImageFormat.RAW
-    if files is None or files.root is None or not raw:
+    if plan.root is None or not raw:
+        return None
+    files = commands_of.contents_of(recording.system.parameters)
+    if files.root is None:
         return None
     if isinstance(files.root, Path) and is_image(files.root):
         return None
@@ -100,7 +102,13 @@ def root_for_shell(recording: Recording) -> HostRoot | None:
     ):
         return None
     program = "" if files.program is None else str(files.program)
-    return HostRoot(files.start, files.environment, base=str(base), program=program)
+    return HostRoot(
+        files.start,
+        files.environment,
+        base=str(base),
+        program=program,
+        machine=plan.root.machine,
+    )
 
 
 def _plan(recording: Recording, host: HostRoot, folder: Path) -> RecoveryPlan:

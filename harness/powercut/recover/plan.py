@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 
 from powercut.model.machine import ImageFormat
+from powercut.model.machine_identity import ANY_MACHINE, MachineIdentity
 
 _S = TypeVar("_S", bound="Step")
 
@@ -86,7 +87,7 @@ class HostRoot:
 
     `base` is the folder of the host that is this root: all of its files, or a root file system that
     was unpacked there.  In that the host's folder `program`, if there is one, is /opt/powercut.
-    The host's folder `tools`, if there is one, is /run/powercut.
+    The host's folder `tools`, if there is one, is /run/powercut.  It is all on the `machine`.
     """
 
     folder: str
@@ -95,6 +96,7 @@ class HostRoot:
     base: str = "/"
     program: str = ""
     tools: str = ""
+    machine: MachineIdentity = ANY_MACHINE
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,17 @@ class GuestRoot:
     folder: str
     environment: tuple[str, ...]
     program: bool = False
+    machine: MachineIdentity = ANY_MACHINE
 
     def mounting(self, filesystem: str) -> tuple[str, ...]:
         """What the agent is told so that it mounts the root, whose images hold `filesystem`."""
         return ("root", self.SERIAL, filesystem, *((self.PROGRAM_SERIAL,) if self.program else ()))
+
+    def naming(self, boot: int = 0) -> tuple[str, ...]:
+        """What the agent is told once the root is mounted: which machine it is, in its `boot`th
+        boot for checks, or for a run."""
+        pid = self.machine.boot(boot).first_pid
+        return ("machine", self.machine.mac, self.machine.machine_id, f"{pid}")
 
     def showing(self, tool: str, path: str) -> tuple[str, ...]:
         """What the agent is told so that its own program `tool` is `path` there."""

@@ -16,6 +16,7 @@ from powercut.disk.image_format import FormatSpec
 from powercut.machine.port import ImageLayer
 from powercut.model.binding import Binding
 from powercut.model.machine import Aio, BackingImage, Bus, Export, ImageFormat, is_dax
+from powercut.model.machine_identity import MachineIdentity
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, PlanLayers, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.choices import Writeback
@@ -145,14 +146,23 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
     match place_of(parameters).files:
         case Files.HOST | Files.UNPACKED:
             tools = str(contents.tool.parent) if contents.tool is not None else ""
-            host = HostRoot(contents.start, contents.environment, contents.visible, tools=tools)
+            host = HostRoot(
+                contents.start,
+                contents.environment,
+                contents.visible,
+                tools=tools,
+                machine=MachineIdentity(seed),
+            )
             if contents.root is not None:
                 base, program = unpacked_root(contents.root).path, contents.program or ""
                 host = replace(host, base=str(base), program=str(program))
             mount_point = f"/host{MOUNT_POINT}"
         case Files.IMAGE:
             root = GuestRoot(
-                contents.start, contents.environment, program=contents.program is not None
+                contents.start,
+                contents.environment,
+                program=contents.program is not None,
+                machine=MachineIdentity(seed),
             )
             mount_point = f"{GuestRoot.MOUNT}{MOUNT_POINT}"
         case Files.GUEST | Files.MACHINE:

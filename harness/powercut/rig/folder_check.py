@@ -12,6 +12,7 @@ from pathlib import Path
 
 from powercut.disk.folder_log import read_folder_log
 from powercut.model.folder import FolderTimeline
+from powercut.model.machine_identity import Boot
 from powercut.model.observation import Observation
 from powercut.recover.native.folder import LINES_MAX, ended_check, sandboxed_check
 from powercut.rig.folder import CapturedFolder
@@ -34,6 +35,7 @@ def record_check(
     folder: Path,
     where: Path,
     log: Path,
+    boot: Boot,
     *,
     atomic_unit: int,
     seed: int,
@@ -54,7 +56,7 @@ def record_check(
         state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=hear
     )
     with captured:
-        captured.run(sandboxed_check(command, state, folder, where, captured=True))
+        captured.run(sandboxed_check(command, state, folder, where, boot=boot, captured=True))
         status = captured.wait_ended(timeout_s=timeout_s)
         captured.cut()
     text = bytes(said)

@@ -199,6 +199,7 @@ class GuestEngine(ResourceOwner):
                 self._plan,
                 timeout_s=timeout_s,
                 folder=folder,
+                boot=self.boots,
                 gone_on=gone_on,
                 reads=reads,
             )

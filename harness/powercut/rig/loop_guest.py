@@ -41,6 +41,7 @@ from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut.model.machine_identity import Boot
 from powercut.model.outside import LeftFiles
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
@@ -48,6 +49,7 @@ from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limi
 from powercut.sandbox.confined import find_tool
 from powercut.sandbox.left import left_in
 from powercut.sandbox.printed import tail
+from powercut.sandbox.rebooted import apart
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.program.sync_trace import TOOLS, TRACER
 
@@ -344,7 +346,7 @@ def _tool(path: Path) -> str:
 def _sandbox(host: HostRoot, point: Path, *, whole: bool = False) -> list[str]:
     visible = [Path(path) for path in host.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
-    argv = [*limits(), "bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    argv = [*limits(), "bwrap", "--unshare-pid", *apart()]
     argv += ["--as-pid-1", "--die-with-parent", "--new-session", "--clearenv"]
     argv += capabilities(of_root=True)
     argv += [*host_view(shown), "--bind", str(point), MOUNT_POINT]
@@ -353,7 +355,7 @@ def _sandbox(host: HostRoot, point: Path, *, whole: bool = False) -> list[str]:
         argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:
         argv += ["--setenv", *pair.split("=", 1)]
-    guard = guarded(shown, of_root=True, become=_NOBODY, whole=whole)
+    guard = guarded(shown, Boot(host.machine), of_root=True, become=_NOBODY, whole=whole)
     return [*argv, "--chdir", host.folder, "--", *guard]
 
 

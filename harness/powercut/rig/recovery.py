@@ -78,13 +78,14 @@ def recover_in_guest(
     *,
     timeout_s: float,
     folder: Path,
+    boot: int = 1,
     gone_on: Callable[[], None] = lambda: None,
     reads: NotedReads | None = None,
 ) -> tuple[Observation, dict[str, str]]:
     """Boots and takes the steps of `plan` in the guest; also returns guest facts.
 
-    `folder` is that in which the machine was opened.  `gone_on` is called once a writer that goes
-    on has ended.  `reads` becomes what a program's check has read.
+    `folder` is that in which the machine was opened, and `boot` counts its boots.  `gone_on` is
+    called once a writer that goes on has ended.  `reads` becomes what a program's check has read.
 
     An image format below the guest's disk is the machine's, and has been opened
     already.  Mounting replays the journal of the file system.  MOUNT_REFUSED presumes that this
@@ -103,7 +104,7 @@ def recover_in_guest(
             guest = _Guest(channel, plan, left, gone_on, reads)
             if plan.root is not None:
                 lines = stack.enter_context(CheckLines.on_port(folder / LINES))
-                guest.enter_root(lines)
+                guest.enter_root(lines, boot)
             guest.find_disks(plan)
             guest.forget_device()
             facts = channel.run("facts", guest.disks.devices[0], timeout_s=left()).facts
@@ -188,11 +189,12 @@ class _Guest:
         self._gone_on = gone_on
         self._lines: CheckLines | None = None
 
-    def enter_root(self, lines: CheckLines) -> None:
+    def enter_root(self, lines: CheckLines, boot: int) -> None:
         """Programs run in the root of the plan from here on, and say their lines to `lines`."""
         self._lines = lines
         assert self._root is not None
         self._require("root", *self._root.mounting(ROOT_FILESYSTEM))
+        self._require("machine", *self._root.naming(boot))
 
     def find_disks(self, plan: RecoveryPlan) -> None:
         """Which devices the disks are, if there are several."""

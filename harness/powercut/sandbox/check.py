@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
+from powercut.model.machine_identity import Boot
 from powercut.model.outside import MEMORY_PLACES
 from powercut.paths import REBUILD
 from powercut.sandbox.confined import SETTINGS
@@ -34,7 +35,10 @@ MEMORY_MAX: Final = 1 << 30
 _PROCESSES_MAX: Final = 4096
 _SOCKETS: Final = Path("/proc/net/unix")
 _SOCKETS_MAX: Final = 8192  # that many words fit a command line
+_NOBODY: Final = 65534  # servers refuse to run as root
 _GUARD: Final = "/dev/check-guard"
+_MACHINE: Final = "/dev/.machine"
+"""Where the guard keeps what it shows of the machine (harness/guard/check.c)."""
 
 
 def limits() -> list[str]:
@@ -62,22 +66,29 @@ def host_view(shown: Iterable[Path], *, lies: Mapping[Path, Path] | None = None)
             argv.append(str(place))
     for path in shown:
         argv += [*([] if lies else open_above(path, EMPTY)), "--ro-bind", str(path), str(path)]
+    argv += ["--perms", "1777", "--dir", _MACHINE]
     return [*argv, "--ro-bind", str(guard_binary()), _GUARD]
 
 
 def capabilities(*, of_root: bool) -> list[str]:
     """bubblewrap's options: what the guard needs, and gives up.
 
-    Root's check may become another user, as servers want (`of_root`).
+    Root's check may become another user, as servers want (`of_root`).  An ordinary user is 0 for
+    the guard, and who that is for the check (`guarded`).
     """
-    names = ["SETPCAP", "SYS_ADMIN"]
-    if of_root:
+    names = ["SETPCAP", "SYS_ADMIN", "NET_ADMIN"]
+    if not of_root:
+        names.append("SETFCAP")
+    else:
         names += ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"]
-    return ["--cap-drop", "ALL", *(word for name in names for word in ("--cap-add", f"CAP_{name}"))]
+    user = [] if of_root else ["--unshare-user", "--uid", "0", "--gid", "0"]
+    added = (word for name in names for word in ("--cap-add", f"CAP_{name}"))
+    return [*user, "--cap-drop", "ALL", *added]
 
 
 def guarded(
     shown: Iterable[Path],
+    boot: Boot,
     *,
     of_root: bool,
     kept: Path | None = None,
@@ -86,7 +97,8 @@ def guarded(
     whole: bool = False,
     apart: Iterable[str] = (),
 ) -> list[str]:
-    """What stands before the check itself; `shown` and `of_root` are those of the other two.
+    """What stands before the check itself; `shown` and `of_root` are those of the other two, and
+    `boot` is that of the machine which it sees.
 
     Sockets below `kept` are the check's own; root's may `become` another user, or have users
     `apart` (powercut.sandbox.users).  An `unlimited` one has all system calls; of a
@@ -103,8 +115,13 @@ def guarded(
     if len(covered) > _SOCKETS_MAX:
         raise HostError(f"{len(covered):,} sockets of this host are too many to hide")
     argv = [_GUARD, *(word for path in covered for word in ("--cover", str(path)))]
+    machine = boot.machine
+    argv += ["--mac", machine.mac, "--machine-id", machine.machine_id]
+    argv += ["--first-pid", str(boot.first_pid)] if boot.first_pid else []
     argv += apart
     argv += ["--processes", str(_PROCESSES_MAX)] if of_root else []  # to root no limit applies
+    user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
+    argv += [] if of_root else ["--map", f"{user}:{group}"]
     argv += ["--become", str(become)] if become else []
     argv += ["--unlimited"] if unlimited else []
     argv += ["--whole"] if whole else []

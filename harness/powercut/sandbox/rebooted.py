@@ -19,6 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from powercut.model.machine_identity import HOST_NAME
+
 BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 UP_S: Final = 20
 """Seconds since the machine has booted again."""
@@ -33,8 +35,9 @@ _TRY_S: Final = 20.0
 
 
 def apart() -> list[str]:
-    """bubblewrap's words for memory and sockets that no other process shares."""
-    return ["--unshare-ipc", "--unshare-net"]
+    """bubblewrap's words for memory and sockets that no other process shares, and for the name of
+    the host."""
+    return ["--unshare-ipc", "--unshare-net", "--unshare-uts", "--hostname", HOST_NAME]
 
 
 def booted_again(file: Path) -> list[str]:
@@ -46,7 +49,7 @@ def booted_again(file: Path) -> list[str]:
 def booted_by(memory: int) -> list[str]:
     """The id of another boot, which the empty file `memory`, bubblewrap's to inherit, gets."""
     os.pwrite(memory, f"{uuid.uuid4()}\n".encode(), 0)
-    return ["--perms", "0444", "--ro-bind-data", str(memory), BOOT_ID]
+    return ["--perms", "0444", "--ro-bind-data", str(memory), BOOT_ID, *apart()]
 
 
 def new_clocks() -> list[str]:

@@ -88,6 +88,7 @@ class GuestSystem:
         """Mounts the root, and the disks in it."""
         run, parameters = self._run, self._run.job.parameters
         guest_command(channel, run.deadline, *self._root.mounting(FILESYSTEM))
+        guest_command(channel, run.deadline, *self._root.naming())
         self._disks, run.facts = prepare_disk(channel, parameters, run.deadline)
         mount_disks(channel, parameters, self._disks, run.plan.mount_point, run.deadline)
 

@@ -80,7 +80,7 @@ def recorded(tmp_path: Path, way: str) -> CaptureRecording:
 def witness_of(tmp_path: Path, recording: CaptureRecording, state: str) -> FolderWitness:
     scratch = tmp_path / "states"
     scratch.mkdir()
-    with FolderJudge(recording, JOURNAL, numbers, scratch) as judge:
+    with FolderJudge(recording, JOURNAL, lambda state, _: numbers(state), scratch) as judge:
         return minimize_folder(recording, judge, JOURNAL, state, budget=Budget(states=200))
 
 

@@ -70,12 +70,17 @@ def second_cuts(
         seed=1,
         timeout_s=TIMEOUT_S,
     )
-    checked = FolderJudge(recording, Promise.JOURNAL, lambda state: check(state=state), scratch)
+    checked = FolderJudge(
+        recording, Promise.JOURNAL, lambda state, boot: check(state=state, boot=boot), scratch
+    )
     with checked as judge:
         at_end = CrashState(recording.record.cut_ns, ())
         assert judge.ask(at_end)().findings == ()
         medium = FolderCuts(
-            judge, Promise.JOURNAL, lambda state, log: record(state=state, log=log), scratch
+            judge,
+            Promise.JOURNAL,
+            lambda state, log, boot: record(state=state, log=log, boot=boot),
+            scratch,
         )
         limit = 32 if depth == 1 else 1024
         cuts = SecondCuts(medium, Deepen(at_end, limit, depth, seed=1), deeper=32)

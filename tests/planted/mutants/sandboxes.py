@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import ARCHIVES, CHECKS, HOSTILE, KERNELS, OWN, TOOLS
+from mutants.suites import ARCHIVES, BOOTS, CHECKS, HOSTILE, KERNELS, MACHINE, OWN, TOOLS
 
 checks = planter("sandbox", CHECKS)
 archives = planter("archive", ARCHIVES)
@@ -13,10 +13,84 @@ kernels = planter("kernel", KERNELS)
 hostile = planter("uml", HOSTILE)
 own = planter("own", OWN)
 tools = planter("tool", TOOLS)
+machine = planter("machine", MACHINE)
+boots = planter("uml-machine", BOOTS)
 
 _P = "harness/powercut"
 
 MUTANTS: tuple[Mutant, ...] = (
+    *machine(
+        "harness/guard/check.c",
+        (
+            "no-card",
+            At("make_machine", "wanted.mac != NULL && machine_card(wanted.mac) != 0"),
+            "wanted.mac != NULL && wanted.first_pid < 0",
+            "each process of a check draws a number in place of a network card's",
+        ),
+        (
+            "pids-of-the-run",
+            At("make_machine", "machine_pids(proc, wanted.first_pid) != 0"),
+            "wanted.first_pid < 0",
+            "a process of the check has the pid of a lock from before the cut",
+        ),
+        (
+            "devices-hold-values",
+            At("make_view", 'make_read_only("/dev") != 0'),
+            "errno == -1",
+            "values among the devices are in no state, and SAFE",
+        ),
+    ),
+    *machine(
+        "harness/guard/same_machine.c",
+        (
+            "host-s-machine-id",
+            At("machine_files", "show(root, MACHINE_ID, id, false, kept) != 0"),
+            "id == NULL",
+            "a check on another host sees that host's machine-id",
+        ),
+        (
+            "name-of-no-address",
+            At("machine_files", 'show(root, "/etc/hosts", "127.0.1.1 " MACHINE_NAME, true, kept)'),
+            "0",
+            "the name of the host leads to no address",
+        ),
+    ),
+    *machine(
+        f"{_P}/model/machine_identity.py",
+        (
+            "one-level-of-checks",
+            At("MachineIdentity.boot_for", "level % _LEVELS * _LEVEL_PIDS"),
+            "0",
+            "a check that was cut itself has left the pid of the next one",
+        ),
+        (
+            "one-machine-for-all",
+            At("MachineIdentity._drawn", "f'{self.seed}/{what}'"),
+            "f'{what}'",
+            "all recordings are of one machine",
+        ),
+    ),
+    *boots(
+        "guests/uml/root.c",
+        (
+            "no-card",
+            At("make_machine", "machine_card(plan.mac) != 0"),
+            "plan.mac == NULL",
+            "a program in User-Mode Linux has no network card",
+        ),
+        (
+            "pids-of-the-run",
+            At("make_machine", "machine_pids(proc, plan.first_pid) != 0"),
+            "plan.first_pid < 0",
+            "pids in User-Mode Linux are those of the run",
+        ),
+        (
+            "first-machine-stays",
+            At("root_setup", "return make_machine();"),
+            "return 0;",
+            "a guest that is lent keeps the machine of another recording",
+        ),
+    ),
     *hostile(
         "guests/uml/confine.c",
         (
@@ -81,8 +155,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "keeps-admin",
-            At("drop_capabilities", "~(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP)"),
-            "~(1u << CAP_SETPCAP)",
+            At("drop_capabilities", "~GUARDS"),
+            "~(GUARDS & ~(1u << CAP_SYS_ADMIN))",
             "root's command may mount",
         ),
         (
@@ -93,8 +167,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "endless-processes",
-            At("limit_processes", "write(setting, most, strlen(most)) < 0"),
-            "write(setting, most, 0) < 0",
+            At("limit_processes", 'dprintf(setting, "%d", most) < 0'),
+            'write(setting, "", 0) < 0',
             "root's check makes as many processes as the host has",
         ),
         (

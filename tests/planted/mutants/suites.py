@@ -30,6 +30,18 @@ BOOTS = Suite(
     (make("guests/uml", "{build}/bin/uml-init"),),
     (pytest("tests/conformance/recover/test_uml_boots.py"),),
 )
+MACHINE = Suite(
+    "one machine",
+    (make("harness/guard"),),
+    (
+        pytest(
+            "tests/unit/model/test_machine_identity.py",
+            "tests/unit/recover/test_folder_check.py",
+            "tests/planted/capture/test_folder_machine.py",
+            "tests/planted/capture/test_folder_elsewhere.py",
+        ),
+    ),
+)
 DIFFERENCE = Suite("image difference", (), (pytest("tests/unit/rig/test_image_difference.py"),))
 SAID = Suite("lines without end", (), (pytest("tests/unit/campaign/test_lines_without_end.py"),))
 CERTIFY = Suite(

@@ -13,6 +13,7 @@ from powercut.machine.guest_image import GuestImage
 from powercut.machine.share import FolderShare, qemu_argv, share_argv
 from powercut.model.errors import UsageError
 from powercut.model.machine import Accelerator
+from powercut.model.machine_identity import ANY_MACHINE
 
 IMAGE = GuestImage(Path("/g/kernel"), Path("/g/initramfs"), "6.1", "digest")
 
@@ -70,11 +71,12 @@ def test_what_is_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", "/usr/bin")
     monkeypatch.chdir(tmp_path)
     share = FolderShare.parse("virtiofs,cache=always,writeback=on")
-    orders = json.loads(share_argv(share, Path("/a,b"), ["prog", "run", "/a,b"])[-1])
+    orders = json.loads(share_argv(share, Path("/a,b"), ["prog", "run", "/a,b"], ANY_MACHINE)[-1])
     served = orders["servers"]["folder"][-1]
     assert served == r"source=/a\,b,cache=always,writeback,sandbox=chroot,log_level=err"
     words = orders["words"]
     assert words[:5] == ["virtiofs", "", "", "/a,b", str(tmp_path)]
-    count = int(words[5])
-    assert "POWERCUT_FD=3" in words[6 : 6 + count]
-    assert words[6 + count :] == ["/usr/bin/env", "prog", "run", "/a,b"]
+    assert words[5:7] == [ANY_MACHINE.mac, ANY_MACHINE.machine_id]
+    count = int(words[7])
+    assert "POWERCUT_FD=3" in words[8 : 8 + count]
+    assert words[8 + count :] == ["/usr/bin/env", "prog", "run", "/a,b"]

@@ -8,6 +8,7 @@ import ctypes
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import HostError
+from powercut.model.machine_identity import HOST_NAME, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.recover.native import folder as native
 from powercut.recover.native.folder import check_folder
@@ -117,6 +119,30 @@ def test_the_machine_has_booted_again(tmp_path):
         assert all(int(up) <= UP_S + 60 for _, up, _ in seen)
         assert all(abs(now - UP_S - int(at)) < 60 for _, _, at in seen)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "full"]
+
+
+NAMES = """import os, socket, uuid
+name = socket.gethostname()
+files = [open(path).read() for path in ("/etc/machine-id", "/etc/hostname") if os.path.exists(path)]
+said = ["%012x" % uuid.getnode(), name, socket.gethostbyname(name), *map(str.strip, files)]
+os.write(3, " ".join([str(os.getppid()), *said]).encode() + b"\\n")
+"""
+
+
+def test_it_is_the_machine_of_the_run(tmp_path):
+    """Its card, names and machine-id; and its pids are of this boot."""
+    folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+    command = (sys.executable, "-I", "-S", "-c", NAMES)
+    machine = MachineIdentity(77)
+    for boot in (machine.boot_for("one"), machine.boot_for("other", level=2)):
+        seen = check_folder(command, full, folder, Path("/"), boot, timeout_s=60)
+        pid, mac, name, address, *files = seen.lines.decode().split()
+        assert (mac, name, address) == (machine.mac.replace(":", ""), HOST_NAME, "127.0.1.1")
+        there = [Path(path).exists() for path in ("/etc/machine-id", "/etc/hostname")]
+        assert files == [
+            text for text, has in zip((machine.machine_id, HOST_NAME), there, strict=True) if has
+        ]
+        assert int(pid) in (1, boot.first_pid)
 
 
 LOOKS_FOR = """import ctypes, os, socket, sys

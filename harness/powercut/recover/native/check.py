@@ -32,7 +32,6 @@ from powercut.sandbox.one_thread import in_lasting_thread
 from powercut.sandbox.rebooted import booted_by, new_clocks
 from powercut.sandbox.users import as_another, guard_binary
 
-_NOBODY: Final = 65534
 # A virtual environment may lie in a folder that is empty in there; what it was made from does not.
 _PYTHON: Final = os.path.realpath(sys.executable)
 _TRY_S: Final = 20.0
@@ -64,18 +63,16 @@ def unavailable() -> str:
 
 
 def _sandbox(root: HostRoot, boot: Sequence[str] = ()) -> list[str]:
-    # Servers refuse to run as root, and the copy belongs to one user: that one is not root.
-    user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     needs = map(Path, (*root.visible, root.folder, _PYTHON))
     argv = [*new_clocks(), *limits(), *as_another((*needs, guard_binary()))]
-    argv += ["bwrap", "--unshare-all", "--unshare-user", "--as-pid-1"]
-    argv += ["--die-with-parent", "--new-session"]
-    argv += ["--uid", str(user), "--gid", str(group), *capabilities(of_root=False)]
+    argv += ["bwrap", "--unshare-all", "--as-pid-1", "--die-with-parent", "--new-session"]
+    argv += capabilities(of_root=False)
     visible = [Path(path) for path in root.visible]
     shown = [path for path in visible if any(path.is_relative_to(place) for place in EMPTY)]
     argv += [*host_view(shown), *boot]
     argv += ["--tmpfs", inside.ROOT, "--mqueue", inside.QUEUES]
-    return [*argv, "--chdir", root.folder, "--", *guarded(shown, of_root=False)]
+    booted = root.machine.boot_for("on the host")
+    return [*argv, "--chdir", root.folder, "--", *guarded(shown, booted, of_root=False)]
 
 
 class CheckSandbox(Closing):

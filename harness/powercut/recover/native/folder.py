@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
+from powercut.model.machine_identity import ANY_MACHINE, Boot, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles
 from powercut.sandbox.check import (
@@ -51,6 +52,7 @@ _REMEDY: Final = (
     "containers forbid both (podman run --security-opt seccomp=unconfined, or another host)"
 )
 _DEVICES: Final = ("kvm", "fuse", "net", "vhost-net", "dri", "kfd", "nvidia*")
+_ANY_BOOT: Final = ANY_MACHINE.boot_for("")
 _IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
 _MAY_WRITE: Final = (
     "; a check may write in the folder, "
@@ -114,14 +116,20 @@ def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
 
 
 def check_folder(
-    command: Sequence[str], state: Path, folder: Path, where: Path, *, timeout_s: float
+    command: Sequence[str],
+    state: Path,
+    folder: Path,
+    where: Path,
+    boot: Boot = _ANY_BOOT,
+    *,
+    timeout_s: float,
 ) -> Observation:
     """What `command` says of the folder `state`, which it finds at `folder`.
 
-    It is called in `where`.  Raises HostError if it cannot be started.
+    It is called in `where`, after the `boot`.  Raises HostError if it cannot be started.
     """
     in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
-    argv = sandboxed_check(command, state, folder, where, in_there)
+    argv = sandboxed_check(command, state, folder, where, in_there, boot=boot)
     environment = os.environ | {"POWERCUT_FD": "3"}
     try:
         status, words, text = _heard(argv, environment, time.monotonic() + timeout_s)
@@ -175,6 +183,7 @@ def sandboxed_check(
     where: Path,
     started: Sequence[str] = (),
     *,
+    boot: Boot = _ANY_BOOT,
     captured: bool = False,
 ) -> list[str]:
     """The command line that runs a check, or what has `started` it, on the folder `state`.
@@ -182,15 +191,15 @@ def sandboxed_check(
     One that is itself `captured` runs over the recorder's file system, which knows the host's users
     alone.  Raises HostError without bubblewrap.
     """
-    boot = booted_again(_boot_file(state))
+    again = booted_again(_boot_file(state))
     shown = _shown(command, where)
     of_root = os.geteuid() == 0
     argv = [*limits(), _wrapper(folder), *host_view(shown), *capabilities(of_root=of_root)]
-    argv += ["--unshare-uts", "--new-session", *_temporary(shown, folder)]
+    argv += ["--new-session", *_temporary(shown, folder)]
     argv += [] if any(folder.is_relative_to(path) for path in shown) else open_above(folder, EMPTY)
-    argv = [*new_clocks(), *argv, *_over(state, folder, where, *boot, "--as-pid-1")]
+    argv = [*new_clocks(), *argv, *_over(state, folder, where, *again, "--as-pid-1")]
     users = [] if captured else _users(command, state, folder, where, shown)
-    guard = guarded(shown, of_root=of_root, kept=folder, apart=users)
+    guard = guarded(shown, boot, of_root=of_root, kept=folder, apart=users)
     return [*argv, *guard, *(started or command)]
 
 
@@ -210,9 +219,14 @@ def _users(
 
 
 def confined_command(
-    command: Sequence[str], folder: Path, where: Path, memory: Path
+    command: Sequence[str],
+    folder: Path,
+    where: Path,
+    memory: Path,
+    machine: MachineIdentity = ANY_MACHINE,
 ) -> tuple[str, ...]:
-    """The command line that runs what is captured in `folder`, as a check runs: it may write there,
+    """The command line that runs what is captured in `folder`, on the `machine` of its checks, as a
+    check runs: it may write there,
     and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
     so that writes outside of every state are seen afterwards.
 
@@ -224,7 +238,8 @@ def confined_command(
     for device in _devices():
         view += ["--dev-bind", str(device), str(device)]
     argv = [_wrapper(folder), *view, *capabilities(of_root=of_root), *_temporary(shown, folder)]
-    guard = guarded(shown, of_root=of_root, kept=folder, unlimited=True, whole=True)
+    boot = Boot(machine)
+    guard = guarded(shown, boot, of_root=of_root, kept=folder, unlimited=True, whole=True)
     return (*argv, *_over(folder, folder, where, "--as-pid-1", *apart()), *guard, *command)
 
 

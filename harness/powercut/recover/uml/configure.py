@@ -13,8 +13,8 @@ from powercut.recover.uml.kernel import UmlKernel
 _LINES_MAX: Final = 60  # guests/uml/init.h
 
 
-def plan_text(plan: RecoveryPlan, kernel: UmlKernel) -> bytes:
-    """The plan in bytes, for `kernel`.
+def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
+    """The plan in bytes, for `kernel`: its `boot`th boot for checks, or 0 for a run.
 
     PID 1 knows one order of steps: open or mount, read, and if wanted go on, close, the same
     again.  Raises UsageError for any other.
@@ -40,7 +40,7 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel) -> bytes:
             hint="--engine guest",
         )
     words = [plan.filesystem, plan.mount_options, point, *plan.reader, ""]
-    words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host)]
+    words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host, boot)]
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
     words += ["", *_layers(plan.layers, kernel), ""]
@@ -56,8 +56,9 @@ def _layers(layers: PlanLayers | None, kernel: UmlKernel) -> list[str]:
     return lines
 
 
-def _root(host: HostRoot | None) -> list[str]:
+def _root(host: HostRoot | None, boot: int) -> list[str]:
     if host is None:
-        return ["", "", "", "", "", "", ""]
+        return [""] * 10
     lists = [*host.environment, "", *host.visible, ""]
-    return ["/host", host.folder, *lists, host.base, host.program, host.tools]
+    machine = [host.machine.mac, host.machine.machine_id, f"{host.machine.boot(boot).first_pid}"]
+    return ["/host", host.folder, *lists, host.base, host.program, host.tools, *machine]

@@ -345,7 +345,7 @@ class UmlEngine(Closing):
         self._patch(filled, deadline)
 
     def _configure(self, deadline: float) -> None:
-        self._memory().put(text := plan_text(self._plan, self._kernel))
+        self._memory().put(text := plan_text(self._plan, self._kernel, boot=self.boots))
         self._checked(Verb.CONFIGURE, deadline, length=len(text))
 
     def _attempt(self, timeout_s: float, flags: Flag) -> Observation:

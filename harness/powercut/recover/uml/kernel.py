@@ -27,9 +27,13 @@ MODULE_FILES: Final = (
     "drivers/md/dm-snapshot.ko",
     "drivers/md/dm-log-writes.ko",
 )
-OPTIONAL_MODULE_FILES: Final = ("crypto/crc32_generic.ko", "fs/f2fs/f2fs.ko")
+OPTIONAL_MODULE_FILES: Final = (
+    "crypto/crc32_generic.ko",
+    "drivers/net/dummy.ko",
+    "fs/f2fs/f2fs.ko",
+)
 """f2fs, built into none of Debian's kernels, and what it needs but in Linux 7.2: PID 1 loads them
-for a mount, and a kernel without them recovers all else."""
+for a mount, and a kernel without them recovers all else.  A network card that leads nowhere."""
 
 
 @dataclass(frozen=True)
