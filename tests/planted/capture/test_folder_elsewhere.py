@@ -118,6 +118,45 @@ def test_the_host_is_read_only(tmp_path: Path, home: Path) -> None:
     assert list(home.iterdir()) == []
 
 
+# Keeps its values in `place`, and in DIR no more than which there are.
+BESIDE = """if True:
+    import os, sys
+    folder, place = sys.argv[1:]
+    lines = int(os.environ["POWERCUT_FD"])
+    index = os.open(folder + "/index", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.fsync(os.open(folder, os.O_RDONLY))
+    os.write(lines, b"ready\\n")
+    for n in range(1, 13):
+        os.write(lines, b"? %d\\n" % n)
+        with open("%s/powercut-%d" % (place, n), "w") as value:
+            value.write("value %d\\n" % n)
+        os.write(index, b"%d\\n" % n)
+        os.fdatasync(index)
+        os.write(lines, b"+ %d\\n" % n)
+"""
+INDEX = 'grep -aE "^[0-9]+$" "$1/index" 2>/dev/null | sed "s/^/= /" >&3; exit 0'
+
+
+@pytest.mark.parametrize("place", ["/dev", "/dev/shm"])
+def test_values_among_the_devices_are_not_taken_for_durable(tmp_path: Path, place: str) -> None:
+    """Nobody writes there but in shared memory, of which the verdict tells."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    command = (sys.executable, "-I", "-S", "-c", BESIDE, str(folder), place)
+    check = ("/bin/sh", "-c", INDEX, "sh", str(folder))
+    directory = CaptureDir.create(tmp_path / "recording")
+    record = record_folder(CaptureOrder(folder, command, check, 0, 60.0, 4096, 1), directory)
+    wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
+    result = judge_folder(directory, Promise.JOURNAL, wanted)
+    if place == "/dev":
+        assert (record.status, result.acknowledged) == (1, 0)
+        assert "Read-only file system: '/dev/powercut-1'" in directory.console.read_text()
+        assert result.verdict.name == "INCONCLUSIVE"
+    else:
+        assert len(record.elsewhere.paths) == 12
+        assert "/dev/shm/powercut-1" in result.outside.words
+
+
 # Trusts its unsynced log while the machine has not booted since, as lmdb-js's safeRestore does.
 TRUSTING = """if True:
     import os, sys
