@@ -41,12 +41,12 @@ FOLDER: Final = "folder"
 MEDIA: Final = (DISK, FOLDER)
 KEPT: Final = Kept(BUILD / "seldom-faults")
 _PROGRAM: Final = PROGRAMS / "seldom"
-_FOUND: Final = 1
+FOUND: Final = 1
 """Exit status of a LOSSY verdict."""
 
-_SAFE: Final = 0
-_NO_END: Final = -1
-_PATIENCE_S: Final = 900.0
+SAFE: Final = 0
+NO_END: Final = -1
+PATIENCE_S: Final = 900.0
 _TWIN_AFTER: Final = 3
 """So many programs with a fault between two honest ones, as long as there are some."""
 
@@ -106,15 +106,15 @@ class Trial:
     @property
     def found(self) -> bool:
         """Whether the verdict is LOSSY."""
-        return self.status == _FOUND
+        return self.status == FOUND
 
     @property
     def expected(self) -> bool:
         """Whether a fault was found, or an honest program is SAFE."""
-        return self.status == (_FOUND if self.cell.planted.one_in else _SAFE)
+        return self.status == (FOUND if self.cell.planted.one_in else SAFE)
 
     def __str__(self) -> str:
-        said = {_FOUND: "LOSSY", _SAFE: "SAFE", _NO_END: f"no verdict in {_PATIENCE_S:.0f} s"}
+        said = {FOUND: "LOSSY", SAFE: "SAFE", NO_END: f"no verdict in {PATIENCE_S:.0f} s"}
         verdict = said.get(self.status, f"status {self.status}")
         return f"{self.cell}: {verdict}, {self.seconds:.1f} s"
 
@@ -162,17 +162,17 @@ def _run(cell: Cell, kept: Path) -> Trial:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="powercut-bench-") as name:
         folder = Path(name)
-        status = _status(cell, folder)
+        status = status_of(cell.planted.command(cell.seed), cell.medium, cell.seed, folder)
         trial = Trial(cell, status, time.monotonic() - begun)
         if not trial.expected:
             shutil.copytree(folder, kept / str(cell), symlinks=True, dirs_exist_ok=True)
     return trial
 
 
-def _status(cell: Cell, folder: Path) -> int:
-    program = cell.planted.command(cell.seed)
-    settings = ("--results", str(folder / "results"), "--seed", str(cell.seed))
-    if cell.medium == DISK:
+def status_of(program: Sequence[str], medium: str, seed: int, folder: Path) -> int:
+    """Exit status of its recording as a user would make it; results are in `folder`."""
+    settings = ("--results", str(folder / "results"), "--seed", str(seed))
+    if medium == DISK:
         command = (launcher(), "record", *settings, "--", *program)
     else:
         store = folder / "store"
@@ -183,10 +183,10 @@ def _status(cell: Cell, folder: Path) -> int:
     with (folder / "said").open("wb") as said:
         try:
             done = subprocess.run(
-                command, timeout=_PATIENCE_S, check=False, cwd=folder, stdout=said, stderr=said
+                command, timeout=PATIENCE_S, check=False, cwd=folder, stdout=said, stderr=said
             )
         except subprocess.TimeoutExpired:
-            return _NO_END
+            return NO_END
     return done.returncode
 
 

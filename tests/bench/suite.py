@@ -27,6 +27,7 @@ from bench.explore import bench_explore
 from bench.figure import Figure
 from bench.honest_states import bench_honest_states
 from bench.lengths import bench_lengths
+from bench.lucky_faults import bench_lucky_faults
 from bench.program_states import bench_program_states
 from bench.programs import bench_programs
 from bench.raw import bench_raw
@@ -66,8 +67,8 @@ _RUN_ID: Final = bytes(15) + b"\x01"
 
 def main(names: Sequence[str], json_file: Path | None, against: Path | None = None) -> int:
     """Runs the benchmarks of these names and shows them; if empty, all but
-    `recorded-faults`, `seldom-faults`, `disk-errors` and `honest-states`, which take hours, and
-    `same-states`.
+    `recorded-faults`, `seldom-faults`, `lucky-faults`, `disk-errors` and `honest-states`, which
+    take hours, and `same-states`.
 
     `against` is another checkout of powercut, which `program-states` then measures in turn, and
     with which `same-states` compares.
@@ -76,7 +77,11 @@ def main(names: Sequence[str], json_file: Path | None, against: Path | None = No
     """
     if against is not None and not (against / "harness" / "powercut").is_dir():
         raise UsageError(f"{against} is no checkout of powercut")
-    chosen_by = {"seldom-faults": bench_seldom_faults, "disk-errors": bench_disk_errors}
+    chosen_by = {
+        "seldom-faults": bench_seldom_faults,
+        "lucky-faults": bench_lucky_faults,
+        "disk-errors": bench_disk_errors,
+    }
     benchmarks = BENCHMARKS | {
         "program-states": partial(bench_program_states, against),
         "same-states": partial(bench_same_states, against),
