@@ -11,10 +11,11 @@ struct disk *disk;
 struct connection *one, *two;
 
 _Thread_local void (*during_sleep)(void);
+_Thread_local uint64_t slept_ns;
 
 static bool sleep_hook(uint64_t ns)
 {
-    (void)ns;
+    slept_ns = ns;
     static _Thread_local unsigned idle;
     void (*action)(void) = during_sleep;
     during_sleep = NULL;

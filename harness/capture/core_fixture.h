@@ -27,6 +27,8 @@ extern const struct disk_config honest;
 
 /* What happens while the next request of this thread sleeps. */
 extern _Thread_local void (*during_sleep)(void);
+/* How long the last request of this thread that slept was to do so. */
+extern _Thread_local uint64_t slept_ns;
 
 void make_directory(void);
 void remove_directory(void);
@@ -41,6 +43,9 @@ struct cut_report cut(enum pclog_policy policy, uint64_t seed);
 /* The letter in each of the first `sectors` sectors after a cut, '!' where they are mixed. */
 const char *letters(int sectors);
 const char *letters_of(const char *part, int sectors);
+
+/* slow_test.c */
+void test_slow(void);
 
 /* stop_test.c */
 void test_stops(void);

@@ -303,6 +303,7 @@ int main(void)
     test_flush_covers_what_was_complete_at_its_submission();
     test_cut_ends_what_is_in_flight();
     test_in_flight_may_survive();
+    test_slow();
     test_stops();
     test_injected();
     test_parts();

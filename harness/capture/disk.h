@@ -42,6 +42,7 @@ struct disk_config {
     uint64_t cache_size;      /* bytes; 0: unlimited */
     uint64_t flush_latency_ns;
     uint64_t fua_latency_ns;
+    bool slow;                /* some of them take longer (slow.h) */
     const struct injections *injections; /* NULL: none */
     /* Sleeps; false if there is no use in going on, since the client or the server leaves. */
     bool (*sleep_ns)(uint64_t ns);

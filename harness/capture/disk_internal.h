@@ -58,6 +58,7 @@ struct disk {
     struct injections injections;
     _Atomic bool reads_injected; /* armed, and one of them is for reads */
     struct disk_statistics counts;
+    uint64_t syncs;            /* flushes and durable writes that took time */
 };
 
 struct connection {

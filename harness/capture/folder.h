@@ -68,7 +68,7 @@ int request_done(struct request *request, const void *payload, uint64_t bytes);
 /* Reports it done once it has taken its time, and calls `done` with 0 or an errno. */
 void request_finish(const struct request *request, void (*done)(void *, int), void *argument);
 /* Takes that time here. */
-void request_sleep(const struct request *request);
+void request_sleep(void);
 int latency_start(uint64_t seed);
 
 int folder_event(enum folder_type type, const void *payload, uint64_t bytes);

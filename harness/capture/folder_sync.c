@@ -84,7 +84,7 @@ static void sync_all(void)
     }
     if (!each)
         folder_doubt("failing syncs: no memory");
-    request_sleep(&all);
+    request_sleep();
     for (size_t i = 0; each && i < count; i++)
         request_complete(&each[i], 0);
     request_complete(&all, 0);

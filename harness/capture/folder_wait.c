@@ -3,8 +3,9 @@
  * A captured folder's syncs take time, as a disk's do: else a program that acknowledges before
  * another thread's sync is done would never be caught at it.
  *
- * How long is drawn from the seed for each request: half of them take 0.2 to 1 ms, three in eight
- * 1 to 4 ms, the others 4 to 10 ms.  Requests wait beside each other, and no thread of FUSE waits.
+ * How long is drawn from the seed for each in turn: half of them take 0.2 to 1 ms, three in eight
+ * 1 to 4 ms, the others 4 to 10 ms, and one in fifty up to 500 ms (slow.h).  Requests wait beside each
+ * other, and no thread of FUSE waits.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,7 @@
 
 #include "folder.h"
 #include "log.h"
+#include "slow.h"
 #include "survive.h"
 
 struct waiting {
@@ -28,13 +30,17 @@ static struct {
     pthread_cond_t changed;
     struct waiting *first;
     uint64_t seed;
+    _Atomic uint64_t count; /* of those that took time */
 } latency = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const uint64_t US = 1000;
 
-uint64_t request_latency_ns(uint64_t seed, uint64_t number)
+static uint64_t latency_ns(void)
 {
+    uint64_t seed = latency.seed, number = latency.count++, slow = slow_sync_ns(seed, number);
     uint64_t kind = survive_draw(seed, 2 * number) % 8, part = survive_draw(seed, 2 * number + 1);
+    if (slow)
+        return slow;
     if (kind < 4)
         return (200 + part % 800) * US;
     if (kind < 7)
@@ -50,9 +56,9 @@ static void wait_until(uint64_t due_ns)
         continue;
 }
 
-void request_sleep(const struct request *request)
+void request_sleep(void)
 {
-    wait_until(monotonic_ns() + request_latency_ns(latency.seed, request->number));
+    wait_until(monotonic_ns() + latency_ns());
 }
 
 void request_finish(const struct request *request, void (*done)(void *, int), void *argument)
@@ -64,7 +70,7 @@ void request_finish(const struct request *request, void (*done)(void *, int), vo
     }
     *waiting = (struct waiting){
         .request = *request,
-        .due_ns = monotonic_ns() + request_latency_ns(latency.seed, request->number),
+        .due_ns = monotonic_ns() + latency_ns(),
         .done = done,
         .argument = argument,
     };

@@ -79,6 +79,7 @@ static int capture_get_ready(void)
         .cache_size = capture_config.cache_size,
         .flush_latency_ns = capture_config.flush_latency_ns,
         .fua_latency_ns = capture_config.fua_latency_ns,
+        .slow = capture_config.slow,
         .seed = capture_config.seed,
         .cell = capture_config.cell,
         .parts = capture_config.parts,

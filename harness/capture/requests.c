@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "slow.h"
 
 /* How long a request sleeps on a disk that has stopped before it looks again.  Nobody waits
  * for it: a cut does not need the requests that it ends. */
@@ -60,6 +61,13 @@ static int hang(struct connection *connection)
 static int wait_to_submit(struct connection *connection)
 {
     return wait_until(connection, TAKING);
+}
+
+/* With the lock held: how long what makes durable takes. */
+static uint64_t latency_ns(struct disk *disk, uint64_t usual_ns)
+{
+    uint64_t slow = disk->config.slow ? slow_sync_ns(disk->config.seed, disk->syncs++) : 0;
+    return slow > usual_ns ? slow : usual_ns;
 }
 
 /* After a latency, which may be none. */
@@ -310,7 +318,7 @@ int disk_write(struct connection *connection, enum pclog_op op, const void *byte
     error = injection && !injection->error
                 ? hang(connection)
                 : wait_to_complete(connection, durable_at_once(disk, &event)
-                                                   ? disk->config.fua_latency_ns
+                                                   ? latency_ns(disk, disk->config.fua_latency_ns)
                                                    : 0);
     if (!error)
         error = injection ? fail_write(disk, request, &event, injection)
@@ -377,10 +385,12 @@ int disk_flush(struct connection *connection)
         error = submit_flush(disk, &event, &injection);
     if (!error) {
         uint64_t horizon = disk->cache.last; /* what has completed by now, and nothing later */
-        bool takes_time = part->flush_honoured && disk->motion == RUNNING;
+        uint64_t takes_ns = part->flush_honoured && disk->motion == RUNNING
+                                ? latency_ns(disk, disk->config.flush_latency_ns)
+                                : 0;
         error = injection && !injection->error
                     ? hang(connection)
-                    : wait_to_complete(connection, takes_time ? disk->config.flush_latency_ns : 0);
+                    : wait_to_complete(connection, takes_ns);
         if (!error)
             error = complete_flush(connection, &event, horizon, injection);
     }

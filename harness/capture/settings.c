@@ -195,6 +195,7 @@ static const struct setting {
     {"cache-size", set_size, &capture_config.cache_size},
     {"flush-latency-ns", set_latency, &capture_config.flush_latency_ns},
     {"fua-latency-ns", set_latency, &capture_config.fua_latency_ns},
+    {"slow", set_on_off, &capture_config.slow},
 };
 
 int settings_set(const char *key, const char *value)

@@ -17,7 +17,7 @@ extern struct capture_config {
     char *base, *log, *control, *directory, *cell;
     uint8_t run_id[16], binding[32];
     uint64_t seed;
-    bool volatile_cache, offer_flush, flush_honoured, fua_honoured, ordered;
+    bool volatile_cache, offer_flush, flush_honoured, fua_honoured, ordered, slow;
     uint32_t atomic_unit;
     uint64_t cache_size, flush_latency_ns, fua_latency_ns;
     int owner_fd;
@@ -42,7 +42,8 @@ extern struct capture_config {
     "atomic-unit=N       Bytes that never tear: 1, or 512 to 65536 (512).\n"        \
     "cache-size=SIZE     A fuller cache destages its oldest writes; 0: unlimited.\n" \
     "error=ON:WHEN:VALUE:ERROR:TIMES:THEN[:SECTOR:SECTORS]  Fail requests once armed (injected.h).\n" \
-    "flush-latency-ns=N  fua-latency-ns=N  How long a flush and a FUA write take (0)."
+    "flush-latency-ns=N  fua-latency-ns=N  How long a flush and a FUA write take (0).\n" \
+    "slow=on|off         One of them in 50 takes 50 to 500 ms (off)."
 
 /* nbdkit_plugin.config and .config_complete. */
 int settings_set(const char *key, const char *value);

@@ -31,7 +31,8 @@ class CaptureConfig:
     False for a disk that tells its clients that it has neither flush nor FUA: QEMU then
     drops the guest's flushes, as cache=unsafe does on a file.  With `parts` it serves several
     disks, each as an export of its name, and no other; one that is silent offers neither.
-    `errors` are what it makes from `CaptureDisk.inject` on, until a cut.
+    `errors` are what it makes from `CaptureDisk.inject` on, until a cut.  A `slow` one takes its
+    time for a flush in 50 (harness/capture/slow.h).
     """
 
     base: Path
@@ -44,6 +45,7 @@ class CaptureConfig:
     offer_flush: bool = True
     parts: tuple[DiskPart, ...] = ()
     errors: tuple[DiskError, ...] = ()
+    slow: bool = False
     plugin: Path = CAPTURE_PLUGIN
 
 
@@ -74,6 +76,7 @@ def capture_argv(config: CaptureConfig, directory: Path, control_fd: int) -> tup
         "cache-size": contract.cache_size,
         "flush-latency-ns": contract.flush_latency_ns,
         "fua-latency-ns": contract.fua_latency_ns,
+        "slow": on_off[config.slow],
     }
     command = ["nbdkit", "--foreground", "--unix", str(directory / "nbd"), str(config.plugin)]
     command += [f"{key}={value}" for key, value in settings.items() if value is not None]

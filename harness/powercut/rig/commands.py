@@ -28,6 +28,7 @@ from powercut.scenario.settings import (
     GuestWriteCache,
     MachineSettings,
     Parameters,
+    ProgramSettings,
     Switch,
     WalSettings,
 )
@@ -124,6 +125,7 @@ def capture_config(
         offer_flush=len(machines) > 1 or not _drops_on_nbd(parameters.machine),
         parts=tuple(part._replace(silent=_drops_on_nbd(machine)) for part, machine in parts),
         errors=parameters.disk.errors,
+        slow=isinstance(parameters.workload, ProgramSettings) and parameters.disk.may_be_slow,
     )
 
 

@@ -66,13 +66,15 @@ class DiskSettings(Settings):
     `sata-ssd`), no time (`none`), 20 us (`nvme-plp`), 65 us (`sata-ssd-plp`), 0.9 ms (`nvme`) or
     a turn of 8.3 ms (`hdd-7200`); `plp` is for power-loss protection.  On a disk much faster than
     `typical`, an ack that came a little before its sync can stay unseen, and the verdict may be
-    INCONCLUSIVE for it (docs/crash-model.md, section 3)."""
+    INCONCLUSIVE for it (docs/crash-model.md, section 3).  Under a `program` one of them in 50, as
+    the seed has it, takes 50 to 500 ms instead, unless `flush_latency` or `fua_latency` is set:
+    who acknowledges after a fixed time is right until a sync is slow."""
 
     flush_latency: Duration | None = None
-    """How long a flush takes, instead of what `model` says."""
+    """How long each flush takes, instead of what `model` says."""
 
     fua_latency: Duration | None = None
-    """How long a write with FUA takes, instead of what `model` says."""
+    """How long each write with FUA takes, instead of what `model` says."""
 
     name: DiskName = FIRST
     """What reports call this disk where there are others."""
@@ -117,6 +119,11 @@ class DiskSettings(Settings):
     def whole_size(self) -> int:
         """Bytes of all disks."""
         return self.size + sum(disk.size for disk in self.also)
+
+    @property
+    def may_be_slow(self) -> bool:
+        """Whether a flush may take longer than others: nobody has said how long it takes."""
+        return self.flush_latency is None and self.fua_latency is None
 
     def contract(self) -> DeviceContract:
         """The device contract that these settings describe.

@@ -44,7 +44,9 @@ def test_every_promise_of_the_contract_is_on_the_command_line():
         fua_latency_ns=1,
     )
     whose = Binding(bytes(range(16)), 5, "a = b", bytes(range(32)))
-    config = CaptureConfig(Path("/r/base"), Path("/r/disk"), contract, whose, plugin=Path("/p.so"))
+    config = CaptureConfig(
+        Path("/r/base"), Path("/r/disk"), contract, whose, plugin=Path("/p.so"), slow=True
+    )
     assert capture_argv(config, Path("/s"), 7) == (
         *("nbdkit", "--foreground", "--unix", "/s/nbd", "/p.so"),
         *("base=/r/base", "log=/r/disk", "control-fd=7", "directory=/s"),
@@ -53,7 +55,7 @@ def test_every_promise_of_the_contract_is_on_the_command_line():
         *("seed=5", "cell=a = b"),
         *("volatile-cache=on", "offer-flush=on", "flush=ignored", "fua=honoured", "ordered=on"),
         *("atomic-unit=4096", "cache-size=1048576"),
-        *("flush-latency-ns=8333333", "fua-latency-ns=1"),
+        *("flush-latency-ns=8333333", "fua-latency-ns=1", "slow=on"),
     )
 
 
