@@ -21,7 +21,6 @@
 
 #include "../common/apart.h"
 #include "../common/dated.h"
-#include "../common/press.h"
 #include "../common/unsynced.h"
 
 #define CHILD_PORT 3
@@ -111,7 +110,7 @@ static int child_wait(pid_t child, int output, int signals, struct tail *tail)
         /* Signals merge: one SIGCHLD may stand for several deaths. */
         while (read(signals, &ignored, sizeof ignored) > 0)
             ;
-        for (pid_t gone; (gone = waitpid(-1, &ended, WNOHANG)) > 0; press_again(gone, ended))
+        for (pid_t gone; (gone = waitpid(-1, &ended, WNOHANG)) > 0;)
             if (gone == child) {
                 status = ended;
                 alive = false;

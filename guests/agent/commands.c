@@ -136,10 +136,12 @@ static bool verb_acks(const struct command *command, int *status)
     return true;
 }
 
+/* press SEED POINT...: the kernel writes back early, and there is a neighbour at each point. */
 static bool verb_press(const struct command *command, int *status)
 {
     (void)status;
-    return press_begin(strtoull(command->argv[1], NULL, 10)) == 0 || failed(errno, "press the page cache");
+    return press_begin(strtoull(command->argv[1], NULL, 10), command->argv + 2) == 0 ||
+           failed(errno, "press the page cache");
 }
 
 /* reads POINT...: the file systems mounted there; those after the first lie below it. */
@@ -302,7 +304,7 @@ static const struct verb {
     {"program", 3, AGENT_ARGUMENTS_MAX, verb_program},
     {"acks", 6, AGENT_ARGUMENTS_MAX, verb_acks},
     {"works", 5, AGENT_ARGUMENTS_MAX, verb_works},
-    {"press", 1, 1, verb_press},
+    {"press", 1, 8, verb_press},
     {"reads", 1, AGENT_ARGUMENTS_MAX, verb_reads},
     {"listed", 1, 1, verb_listed},
     {"mkdir", 1, 1, verb_mkdir},

@@ -11,26 +11,51 @@
  * no flush is sent: what was written so is not durable, and a sync that is missing is still
  * missing.  The two values are the usual one and the next: in between nothing is otherwise.
  *
- * It is not always so: a write that another's flush makes durable by luck is to be seen, too.  So
- * quiet turns and pressed ones alternate.
+ * At work a program is not alone on its file system, either.  Whoever else syncs commits a journal or
+ * a log that has all changes of names and sizes in it, also the program's, while data stays behind
+ * that nobody has asked for; the timers of jbd2 and of others do so after seconds, which a short run
+ * does not have.  So a neighbour adds a page to a file of its own and syncs that, again and again.
+ * The file has no name (O_TMPFILE): neither the program nor its check sees it, and recovery removes
+ * it.  On Btrfs a sync writes a tree for that file alone: there the neighbour starts a transaction's
+ * commit, too, which writes no data of others (btrfs_ioctl_start_sync in fs/btrfs/ioctl.c).
+ *
+ * It is not always so: a write that another's flush makes durable by luck is to be seen, too, and
+ * one that no commit comes for.  So quiet turns and others alternate, of each kind by itself.
  */
 #include "press.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
+#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #define INTERVAL "/proc/sys/vm/dirty_writeback_centisecs"
+#define POINTS_MAX 8
+#define PAGE 4096
+#define PAGES_MAX 16
 
-static pid_t presser;
-static uint64_t next_seed;
+/* How long turns take, quiet ones and others, and the pauses within those. */
+struct rhythm {
+    uint64_t turn_ns, pause_ns;
+};
+static const struct rhythm writeback = {20000000, 250000}, commit = {50000000, 3000000};
 
-static const uint64_t TURN_NS = 20000000, PAUSE_NS = 250000;
+static struct {
+    int interval;
+    int files[POINTS_MAX];
+    unsigned count;
+    uint64_t seed;
+    struct {
+        _Atomic uint64_t writebacks, commits;
+    } *done; /* shared with children */
+} press;
 
 /* The next output of SplitMix64. */
 static uint64_t draw(uint64_t *state)
@@ -58,58 +83,98 @@ static void pause_for(uint64_t ns)
         ;
 }
 
-static _Noreturn void press_on(int interval, uint64_t seed)
+/* Calls `act` again and again until it returns -1, in every other turn. */
+static void go_on(const struct rhythm *rhythm, uint64_t state, int (*act)(uint64_t *state))
 {
-    uint64_t state = seed, until, pause;
-    bool other = false;
+    uint64_t until;
 
-    for (;; pause_for(TURN_NS / 2 + draw(&state) % TURN_NS)) {
-        until = now_ns() + TURN_NS / 2 + draw(&state) % TURN_NS;
+    for (;; pause_for(rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns)) {
+        until = now_ns() + rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns;
         do {
-            pause = PAUSE_NS / 4 + draw(&state) % (2 * PAUSE_NS);
-            pause_for(pause);
-            other = !other;
-            if (pwrite(interval, other ? "501" : "500", 3, 0) != 3)
-                _exit(1);
+            pause_for(rhythm->pause_ns / 4 + draw(&state) % (2 * rhythm->pause_ns));
+            if (act(&state) != 0)
+                return;
         } while (now_ns() < until);
     }
 }
 
-int press_begin(uint64_t seed)
+static int write_back(uint64_t *state)
 {
-    int interval = open(INTERVAL, O_WRONLY | O_CLOEXEC), high;
-    pid_t child;
+    static unsigned turn;
 
-    if (interval < 0)
+    (void)state;
+    if (pwrite(press.interval, turn++ % 2 == 0 ? "501" : "500", 3, 0) != 3)
         return -1;
-    high = fcntl(interval, F_DUPFD_CLOEXEC, 64); /* above all that is to be closed */
-    child = high < 0 ? -1 : fork();
-    if (child == 0) {
-        sigset_t none;
-
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        for (int fd = 0; fd < high; fd++)
-            close(fd);
-        press_on(high, seed);
-    }
-    close(interval);
-    if (high >= 0)
-        close(high);
-    if (child < 0)
-        return -1;
-    presser = child;
-    next_seed = seed + 1;
+    press.done->writebacks++;
     return 0;
 }
 
-bool press_is(pid_t process)
+/* A file that grows, or is emptied, has changes that its file system must commit; to write again
+ * what is there may change nothing within a tick of its clock.  No room is no end: there may be some
+ * later. */
+static int commit_one(uint64_t *state)
 {
-    return process == presser;
+    static const char page[PAGE] = "a neighbour";
+    int file = press.files[draw(state) % press.count];
+    off_t size = lseek(file, 0, SEEK_END);
+    uint64_t transaction;
+
+    if (size >= PAGES_MAX * PAGE)
+        size = ftruncate(file, 0);
+    if (size < 0 || pwrite(file, page, sizeof page, size) != PAGE || fsync(file) != 0)
+        return 0;
+    ioctl(file, BTRFS_IOC_START_SYNC, &transaction); /* ENOTTY of others */
+    press.done->commits++;
+    return 0;
 }
 
-void press_again(pid_t gone, int status)
+static void *press_on(void *nothing)
 {
-    if (presser > 0 && gone == presser && WIFSIGNALED(status))
-        press_begin(next_seed);
+    go_on(&writeback, press.seed, write_back);
+    return nothing;
+}
+
+static void *commit_on(void *nothing)
+{
+    go_on(&commit, press.seed ^ 1, commit_one);
+    return nothing;
+}
+
+/* With all signals blocked: they are for the thread that was there. */
+static int start(void *(*run)(void *))
+{
+    sigset_t all, before;
+    pthread_t thread;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    errno = pthread_create(&thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return errno == 0 ? 0 : -1;
+}
+
+int press_begin(uint64_t seed, char *const points[])
+{
+    press.seed = seed;
+    press.done = mmap(NULL, sizeof *press.done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                      -1, 0);
+    if (press.done == MAP_FAILED) {
+        press.done = NULL;
+        return -1;
+    }
+    press.interval = open(INTERVAL, O_WRONLY | O_CLOEXEC);
+    if (press.interval < 0)
+        return -1;
+    for (; *points != NULL && press.count < POINTS_MAX; points++) {
+        press.files[press.count] = open(*points, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        press.count += press.files[press.count] >= 0; /* else there is none, and `commits` tells */
+    }
+    return start(press_on) != 0 || (press.count > 0 && start(commit_on) != 0) ? -1 : 0;
+}
+
+struct pressed press_done(void)
+{
+    if (press.done == NULL)
+        return (struct pressed){0};
+    return (struct pressed){press.done->writebacks, press.done->commits};
 }

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A kernel that writes back what nobody has synced.
+ * A kernel at work: it writes back what nobody has synced, and others commit.
  */
 #ifndef POWERCUT_PRESS_H
 #define POWERCUT_PRESS_H
 
-#include <stdbool.h>
+#include <assert.h>
 #include <stdint.h>
-#include <sys/types.h>
 
-/* From now on a process has this kernel write back all that is dirty, again and again, at instants
- * that `seed` decides.  0, or -1 and errno. */
-int press_begin(uint64_t seed);
+/* What was done so far. */
+struct pressed {
+    uint64_t writebacks; /* how often the kernel was told to write back what is dirty */
+    uint64_t commits;    /* syncs of the neighbour's that have returned */
+};
+static_assert(sizeof(struct pressed) == 16, "no padding");
 
-/* To be told of each child that `wait` has had.  A program may kill every process that it can; if
- * that took the one that presses, there is another from now on. */
-void press_again(pid_t gone, int status);
+/* From now on this kernel writes back all that is dirty, again and again, and a neighbour on each of
+ * the file systems mounted at `points` (which ends with NULL) commits, at instants that `seed`
+ * decides.  For the life of the process, which is to be PID 1: no program can end its threads.
+ * 0, or -1 and errno. */
+int press_begin(uint64_t seed, char *const points[]);
 
-/* Whether it is the one that presses. */
-bool press_is(pid_t process);
+/* Nothing, before `press_begin`; also for children that were forked since. */
+struct pressed press_done(void);
 
 #endif

@@ -132,6 +132,20 @@ static void folder_of(const struct part *part, char *path, size_t size)
     snprintf(path, size, "%s/%s", plan.mount_point, part->name);
 }
 
+void disks_points(char *points[])
+{
+    static char paths[DISKS_MAX][512];
+    unsigned index;
+
+    *points++ = plan.mount_point;
+    for (index = 1; index < count; index++)
+        if (parts[index].holds == FOLDER) {
+            folder_of(&parts[index], paths[index], sizeof paths[index]);
+            *points++ = paths[index];
+        }
+    *points = NULL;
+}
+
 static int mount_folder(const struct part *part)
 {
     char path[512];

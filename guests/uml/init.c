@@ -100,12 +100,31 @@ static void take(void)
     memset((void *)page->step_ns, 0, sizeof page->step_ns);
 }
 
+static int press_all(void)
+{
+    char *points[DISKS_MAX + 1];
+
+    disks_points(points);
+    return press_begin(page->offset, points) == 0 ? 0 : fail(PCU_STEP_CHECK, "press the page cache");
+}
+
+static int pressed_put(void)
+{
+    struct pressed done = press_done();
+
+    page->attempted = done.writebacks;
+    page->acked = done.commits;
+    return 0;
+}
+
 /* Takes a request, and answers it, while a program is at work. */
 static void serve_meanwhile(void)
 {
     take();
     if (page->verb == PCU_LEFT) {
         root_left_put();
+    } else if (page->verb == PCU_PRESSED) {
+        pressed_put();
     } else {
         errno = EBUSY;
         fail(PCU_STEP_CHECK, "verb %u", page->verb);
@@ -142,7 +161,7 @@ static bool is_anybody_left(void)
     while (all != NULL && !found && (entry = readdir(all)) != NULL) {
         pid_t process = (pid_t)atoi(entry->d_name);
 
-        found = process > 1 && !press_is(process) && parent_of(process) == 1;
+        found = process > 1 && parent_of(process) == 1;
     }
     if (all != NULL)
         closedir(all);
@@ -172,8 +191,6 @@ void wait_listening(pid_t child, int *status, bool whole)
         ended = waitpid(-1, &other, WNOHANG);
         if (ended == child)
             *status = other;
-        else if (ended > 0)
-            press_again(ended, other);
         if (*status > 0 || (*status == 0 && !(whole && is_anybody_left())))
             break;
         if (ended > 0)
@@ -213,7 +230,9 @@ static int serve(void)
     case PCU_LOG:
         return record_dump();
     case PCU_PRESS:
-        return press_begin(page->offset) == 0 ? 0 : fail(PCU_STEP_CHECK, "press the page cache");
+        return press_all();
+    case PCU_PRESSED:
+        return pressed_put();
     case PCU_LEFT:
         return root_left_put();
     case PCU_BARE:

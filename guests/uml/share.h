@@ -74,13 +74,17 @@ enum pcu_verb {
     /* Copies `length` bytes at `offset` of what the last RECOVER recorded to 0: a log
      * as dm-log-writes keeps it. */
     PCU_LOG = 9,
-    /* From now on what is dirty is written back early, at instants that `offset` decides (press.c). */
+    /* From now on what is dirty is written back early, and a neighbour commits on each file system that
+     * is mounted, at instants that `offset` decides (press.c). */
     PCU_PRESS = 10,
     /* The files that hold something and the symbolic links that a program with a root has left in
      * memory, outside of the mounted disk: `answer` bytes of paths at 0, each with a NUL; `status` is
      * 1 if there was no room for all.  Also while an EXEC with PCU_FLAG_LIVE is at work, which
      * is then not answered. */
-    PCU_LEFT = 11
+    PCU_LEFT = 11,
+    /* How often it was written back so far (`attempted`), and how often a neighbour has committed
+     * (`acked`).  Also while an EXEC with PCU_FLAG_LIVE is at work. */
+    PCU_PRESSED = 12
 };
 
 /* What a RECOVER is to do besides. */

@@ -35,7 +35,8 @@ enum pc_message_type {
     PC_EXTENT = 9,  /* payload: struct pc_extent[]: what the log reader found */
     PC_LATENCY = 10,/* payload: struct pc_latency: commit latency histogram */
     PC_TEXT = 11,   /* payload: a line for a person */
-    PC_PONG = 12,   /* answers a PING: its `lsn` and `value`; `guest_ns`: after it arrived */
+    PC_PONG = 12,   /* answers a PING: its `lsn` and `value`; `guest_ns`: after it arrived; payload,
+                     * while a program says lines: struct pressed (guests/common/press.h) */
 
     PC_LINES = 13,  /* payload: what a program wrote to its lines, of one read; `value`: the guest's
                      * CLOCK_MONOTONIC after that, 0 for the agent's own */

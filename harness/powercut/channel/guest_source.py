@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -20,6 +21,10 @@ from powercut.channel.listener import shut_down
 from powercut.channel.pinger import Pinger
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.model.operations import Packet
+from powercut.model.pressed import Pressed
+
+_PRESSED: Final = struct.Struct("<QQ")
+"""What such an answer holds (guests/common/press.h)."""
 
 _RECEIVE_BYTES: Final = 1 << 18
 _CATCHING_UP: Final = 1 << 32
@@ -42,6 +47,7 @@ class GuestSource:
         self._asked = _CATCHING_UP
         self._over = False
         self.said_end = False
+        self.pressed = Pressed()
         self._pinger = Pinger(self._ping, self._changed, lambda: self._answers)
         self._pinger.start()
 
@@ -62,6 +68,7 @@ class GuestSource:
         if message.type is MessageType.PONG:
             with self._changed:
                 self._answers += 1
+                self.pressed = _pressed_of(message)
                 if message.lsn > _CATCHING_UP:
                     self._caught_up = max(self._caught_up, message.lsn)
                 self._changed.notify_all()
@@ -118,6 +125,12 @@ class GuestSource:
 
 def _is_end(message: Message) -> bool:
     return message.value == 0 and message.payload == END_OF_LINES
+
+
+def _pressed_of(message: Message) -> Pressed:
+    if len(message.payload) != _PRESSED.size:
+        raise OSError(errno.EPROTO, f"an answer to a ping with {len(message.payload)} bytes")
+    return Pressed(*_PRESSED.unpack(message.payload))
 
 
 def _packet_of(message: Message, at_ns: int) -> Packet:

@@ -26,6 +26,7 @@ from powercut.closing import Closing
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.operations import Packet
+from powercut.model.pressed import Pressed
 
 _KEPT_MAX: Final = 256 << 20
 _CLOSE_S: Final = 20.0
@@ -120,6 +121,11 @@ class LineChannel(Closing):
         """How many acks have come so far."""
         with self._changed:
             return self._counter.acks
+
+    @property
+    def pressed(self) -> Pressed:
+        """As `RunsVerbs`: what the agent on the other end has said of its kernel."""
+        return self._source.pressed if isinstance(self._source, GuestSource) else Pressed()
 
     @property
     def said_end(self) -> bool:

@@ -12,6 +12,7 @@ from powercut.model.failure import GuestFault
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
+from powercut.model.pressed import Pressed
 
 
 class GuestFailed(HostError):
@@ -143,10 +144,14 @@ class RunsVerbs(Protocol):
         """As `Channel.run`; the last word is a folder, which is made before."""
 
     def press(self, seed: int, *, timeout_s: float) -> None:
-        """From now on what is dirty is written back early, at instants that `seed` decides.
+        """From now on what is dirty is written back early, and a neighbour commits, at instants
+        that `seed` decides.
 
         Raises HostError for a kernel that is not powercut's to press.
         """
+
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        """What came of that so far, also while a verb is at work; nothing if it does not say."""
 
     def start_unsynced(self, *argv: str) -> None:
         """As `Channel.start`; while it runs, calls that make data durable do nothing."""

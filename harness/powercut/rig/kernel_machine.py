@@ -35,6 +35,7 @@ from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
 from powercut.model.outside import LeftFiles
+from powercut.model.pressed import Pressed
 from powercut.model.versions import HOST
 from powercut.recover.uml import boot
 from powercut.rig import loop_guest
@@ -62,7 +63,8 @@ class KernelGuest(Protocol):
         """The same of one whose last word is a folder, which is made before."""
 
     def press(self, seed: int, *, timeout_s: float) -> None:
-        """Has it write back early; raises HostError if that cannot be had of it."""
+        """Has it write back early, and a neighbour commit; raises HostError if that cannot be had
+        of it."""
 
     def wait_end(self, deadline: float) -> int | None:
         """Its exit status; None if it has not ended by `deadline`, on time.monotonic's clock."""
@@ -72,6 +74,9 @@ class KernelGuest(Protocol):
 
     def left(self, *, timeout_s: float) -> LeftFiles | None:
         """What the verb has left in memory; None if that cannot be known."""
+
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        """What `press` has done so far."""
 
     def kill(self) -> None:
         """Ends it at once; idempotent."""
@@ -181,6 +186,10 @@ class KernelChannel(LinesAlone):
     def press(self, seed: int, *, timeout_s: float) -> None:
         """As `RunsVerbs`."""
         self._guest.press(seed, timeout_s=timeout_s)
+
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        """As `RunsVerbs`."""
+        return self._guest.pressed(timeout_s=timeout_s)
 
     def start_unsynced(self, *argv: str) -> None:
         """As `RunsVerbs`."""

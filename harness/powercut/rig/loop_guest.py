@@ -43,6 +43,7 @@ from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine_identity import Boot
 from powercut.model.outside import LeftFiles
+from powercut.model.pressed import Pressed
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
@@ -200,6 +201,11 @@ class LoopGuest(Closing):
         del seed, timeout_s
         raise HostError("this host's own kernel is not made to write back early")
 
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        """Nothing."""
+        del timeout_s
+        return Pressed()
+
     def wait_end(self, deadline: float) -> int | None:
         """The exit status of what was begun; None if it has not ended by `deadline`."""
         assert self._verb is not None
@@ -271,8 +277,7 @@ class LoopGuest(Closing):
     @property
     def console_now(self) -> str:
         """The last lines that the program printed, for a message."""
-        lines = tail(self._log).splitlines()
-        return " / ".join(lines[-_CONSOLE_LINES:]) or "it printed nothing"
+        return " / ".join(tail(self._log).splitlines()[-_CONSOLE_LINES:]) or "it printed nothing"
 
     def _asked(self, word: str, deadline: float) -> str:
         """What the first process in the namespace answers."""
@@ -296,8 +301,7 @@ class LoopGuest(Closing):
             except ConnectionError:  # it has ended, and something was not read
                 data = b""
             if not data:
-                said = self.console_now
-                raise HostError(f"{_MOUNTER} has ended: {said}")
+                raise HostError(f"{_MOUNTER} has ended: {self.console_now}")
             answer += data
         return answer.decode().strip()
 

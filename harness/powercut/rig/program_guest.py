@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.errors import HostError
 from powercut.model.outside import LeftFiles
+from powercut.model.pressed import Pressed
 from powercut.model.printable import printable
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisks, UbdDisk, UmlProcess, unavailable
@@ -137,7 +138,8 @@ class ProgramGuest(Closing):
         self._ask(Verb.EXEC, length=len(text), flags=flags)
 
     def press(self, seed: int, *, timeout_s: float) -> None:
-        """From now on what is dirty is written back early, at instants that `seed` decides."""
+        """From now on what is dirty is written back early, and a neighbour commits, at instants
+        that `seed` decides."""
         self._checked(Verb.PRESS, time.monotonic() + timeout_s, offset=seed)
 
     def wait_end(self, deadline: float) -> int | None:
@@ -163,16 +165,25 @@ class ProgramGuest(Closing):
 
     def left(self, *, timeout_s: float) -> LeftFiles | None:
         """What is left in memory, while a verb is at work or after it; None if it does not say."""
+        answer = self._asked_meanwhile(Verb.LEFT, timeout_s)
+        if answer is None:
+            return None
+        names = self._share.bytes(answer.answer).split(b"\0")[:-1]
+        told = (printable(name.decode(errors="replace")) for name in names)
+        return LeftFiles(tuple(told), bool(answer.status))
+
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        """What `press` has done so far, as `left`; nothing if it does not say."""
+        answer = self._asked_meanwhile(Verb.PRESSED, timeout_s)
+        return Pressed() if answer is None else Pressed(answer.attempted, answer.acked)
+
+    def _asked_meanwhile(self, verb: Verb, timeout_s: float) -> Answer | None:
         deadline = time.monotonic() + timeout_s
-        try:
-            self._ask(Verb.LEFT)
+        with suppress(HostError):
+            self._ask(verb)
             while self._running.wait_ring(deadline):  # the verb may have ended just before
                 if (answer := self._share.answer()) is not None:
-                    names = self._share.bytes(answer.answer).split(b"\0")[:-1]
-                    told = (printable(name.decode(errors="replace")) for name in names)
-                    return LeftFiles(tuple(told), bool(answer.status))
-        except HostError:
-            pass
+                    return answer
         return None
 
     def kill(self) -> None:

@@ -22,8 +22,10 @@ class OfWorkload(Settings):
     """When the recorded kernel writes back what no sync asked for: `pressed`, early and at seeded
     instants in part of the run, as a kernel at work does it at any time; or `usual`, as it does by
     itself: in a short run never, so that an order of writes which is the kernel's to choose is not
-    tested.  No flush comes of it.  Of a machine that is there already (`foreign`) and of a loop
-    device the kernel is left alone."""
+    tested.  No flush comes of it.  Beside a `program` a neighbour on its file systems commits, too,
+    in part of a `pressed` run: it syncs a file of its own that has no name, as others and the
+    file system's timers do at work; under `usual` nobody else commits.  Of a machine that is there
+    already (`foreign`) and of a loop device the kernel is left alone."""
 
 
 Count = Annotated[StrictInt, Field(ge=0)]

@@ -20,6 +20,7 @@ from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.model.observation import Observation
 from powercut.model.outside import Outside
+from powercut.model.pressed import Pressed
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
 from powercut.model.withheld import Withheld
@@ -74,7 +75,7 @@ class TrialRecord(BaseModel):
     guest_facts: dict[str, str] = {}
     recovery_facts: dict[str, str] = {}
     timings_s: dict[str, float] = {}
-    pressed: bool = False  # the kernel was made to write back what no sync asked for
+    pressed: Pressed = Pressed()  # what a program's kernel was given to do beside its calls
     withheld: Withheld = Withheld()  # variables of the environment that did not reach a program
     reads: CheckReads | None = None  # what a program's check has read; None where that is unknown
     outside: Outside | None = None  # what a program wrote outside of DIR; None: unknown

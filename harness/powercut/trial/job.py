@@ -15,6 +15,7 @@ from powercut.model.creation import Creation
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.model.outside import LeftFiles, Outside
+from powercut.model.pressed import Pressed
 from powercut.model.reads import CheckReads
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
@@ -105,7 +106,7 @@ class RecordingInProgress:
         self.trouble: list[str] = []
         self.damage: list[str] = []
         self.came_up = False
-        self.pressed = False
+        self.pressed = Pressed()
         self.cut_ns: int | None = None
         self.versions: dict[str, str] = {}
         self.facts: dict[str, str] = {}
@@ -131,7 +132,6 @@ class RecordingInProgress:
         """Has the recorded kernel write back early, unless the settings say otherwise."""
         if commands.is_pressed(self.job.parameters):
             how()
-            self.pressed = True
 
     def drain(self, acks: Acks) -> None:
         """Hears the rest of what was said before the cut; what was not kept is damage."""

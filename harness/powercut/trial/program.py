@@ -69,6 +69,7 @@ class ProgramWork:
         """All that the program said until the disk stopped is heard."""
         self._lines.catch_up()
         self._system.last_words(machine)
+        self._run.pressed = self._system.pressed(self._lines)
         if self._run.job.control is None and isinstance(machine, TellsLeft):
             self._run.left = machine.left(timeout_s=self._run.deadline.at_least(GRACE_S))
 

@@ -10,6 +10,7 @@ from typing import Final
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.port import Channel, EndedEarly
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.pressed import Pressed
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import RecordingInProgress
 from powercut.trial.patient import wait_patiently
@@ -56,6 +57,11 @@ class ProgramLines:
         """All that was said by now is heard, as far as the guest still answers."""
         if self._lines is not None:
             self._lines.catch_up(timeout_s=_CATCH_UP_S)
+
+    @property
+    def pressed(self) -> Pressed:
+        """What the guest has said of itself so far."""
+        return Pressed() if self._lines is None else self._lines.pressed
 
     def hear_the_rest(self) -> None:
         """After the cut, to the end; idempotent."""

@@ -19,6 +19,7 @@ from powercut.disk.root_image import FILESYSTEM
 from powercut.machine.port import LINES, CountsRequests, HasLines, Machine, ShutsDown
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.pressed import Pressed
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GuestRoot, RecoveryPlan
 from powercut.recover.port import RecoveryEngine
@@ -29,6 +30,7 @@ from powercut.rig.host_files import kernel_of
 from powercut.rig.set_up import guest_command, mount_disks, prepare_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.patient import late, wait_patiently
+from powercut.trial.program_lines import ProgramLines
 from powercut.workload.program.sync_trace import TOOLS
 
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already
@@ -71,6 +73,9 @@ class System(Protocol):
     def last_words(self, machine: Machine) -> None:
         """What has to happen so that all that was said is heard, before the machine is gone."""
 
+    def pressed(self, lines: ProgramLines) -> Pressed:
+        """What `make_ready` has had the kernel do until now."""
+
     def recovering(self, plan: RecoveryPlan) -> AbstractContextManager[RecoveryEngine]:
         """What recovers the disk at power-on by `plan`, with writes over it; it is up."""
 
@@ -99,7 +104,9 @@ class GuestSystem:
         if tool is not None:
             words = self._root.showing(tool.name, f"{TOOLS}/{tool.name}")
             guest_command(channel, run.deadline, *words)
-        run.press(lambda: guest_command(channel, run.deadline, "press", str(run.run.seed)))
+        assert self._disks is not None, "it was not entered"
+        words = ("press", str(run.run.seed), *self._disks.points(run.plan.mount_point))
+        run.press(lambda: guest_command(channel, run.deadline, *words))
 
     def hear(
         self, machine: Machine, folder: Path, file: Path, binding: Binding, *, dated: bool
@@ -143,6 +150,10 @@ class GuestSystem:
         for _ in range(_ASKED):
             machine.requests(timeout_s=self._run.deadline.at_least(GRACE_S))
 
+    def pressed(self, lines: ProgramLines) -> Pressed:
+        """Its agent says so with each answer to a ping."""
+        return lines.pressed
+
     @contextmanager
     def recovering(self, plan: RecoveryPlan) -> Iterator[RecoveryEngine]:
         """Guests as the one that was recorded."""
@@ -166,6 +177,7 @@ class KernelSystem:
 
     def __init__(self, run: RecordingInProgress) -> None:
         self._run = run
+        self._channel: RunsVerbs | None = None
 
     def enter(self, channel: Channel) -> None:
         """It is there."""
@@ -174,6 +186,7 @@ class KernelSystem:
         """Such a program is there."""
         run = self._run
         assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
+        self._channel = channel
         run.press(partial(channel.press, run.run.seed, timeout_s=run.deadline.remaining_s))
 
     def hear(
@@ -216,6 +229,13 @@ class KernelSystem:
 
     def last_words(self, machine: Machine) -> None:
         """What was said has been put into the source's queue by the write that said it."""
+
+    def pressed(self, lines: ProgramLines) -> Pressed:
+        """Its first process is asked."""
+        del lines
+        if self._channel is None:
+            return Pressed()
+        return self._channel.pressed(timeout_s=self._run.deadline.at_least(GRACE_S))
 
     def recovering(self, plan: RecoveryPlan) -> AbstractContextManager[RecoveryEngine]:
         """User-Mode Linux, whatever has run it."""

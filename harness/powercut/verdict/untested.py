@@ -10,6 +10,7 @@ from powercut.model.creation import UNKNOWN_CREATION
 from powercut.model.outside import UNKNOWN_OUTSIDE
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import UNKNOWN_READS
+from powercut.rig.commands import is_pressed
 from powercut.sandbox.rebooted import BOOT_OF_THE_HOST, new_clocks
 from powercut.scenario.choices import Writeback
 from powercut.scenario.machines import LOOP
@@ -20,12 +21,26 @@ _WRITEBACK: Final = (
     "an order of writes that is the page cache's to choose: {}, and in a short run a kernel writes "
     "back nothing before a sync asks for it"
 )
+_USUAL: Final = "workload.writeback is `usual`"
+_COMMITS: Final = (
+    "changes that another's sync commits before the program's own: {}, and in a short run no timer "
+    "of a file system commits"
+)
 
 
 def untested_of(record: TrialRecord) -> Iterator[str]:
     """What no part of the recording tested."""
     if record.parameters.workload.writeback is Writeback.USUAL:
-        yield _WRITEBACK.format("workload.writeback is `usual`")
+        yield _WRITEBACK.format(_USUAL)
+
+
+def _unpressed(record: TrialRecord) -> str:
+    """Why the kernel under a program was to be left alone; empty if it was not."""
+    if record.parameters.workload.writeback is Writeback.USUAL:
+        return _USUAL
+    if is_pressed(record.parameters):
+        return ""
+    return "the kernel that it ran on is not powercut's to press"
 
 
 def untested_of_program(
@@ -48,8 +63,11 @@ def untested_of_program(
     if record.withheld.words:
         yield record.withheld.words
     yield from untested_of(record)
-    if not record.pressed and record.parameters.workload.writeback is Writeback.PRESSED:
-        yield _WRITEBACK.format("the kernel that it ran on is not powercut's to press")
+    why = _unpressed(record)
+    if not record.pressed.writebacks and why != _USUAL:
+        yield _WRITEBACK.format(why or "the kernel that it ran on was not told to write back")
+    if not record.pressed.commits:
+        yield _COMMITS.format(why or "no neighbour's sync has returned until the cut")
     workload = record.parameters.workload
     if isinstance(workload, ProgramSettings) and workload.where == LOOP:
         yield from untested_of_boots()

@@ -17,6 +17,48 @@ _SCAN = "workloads/wal/reader.c"
 
 MUTANTS: tuple[Mutant, ...] = (
     *capture(
+        "harness/capture/slow.c",
+        (
+            "none-slow",
+            At("slow_sync_ns", "number % ONE_IN != survive_draw(seed, draws) % ONE_IN"),
+            "number % ONE_IN != ONE_IN",
+            "no sync is slow: who acknowledges after 30 ms is SAFE",
+        ),
+        (
+            "slow-in-step",
+            At("slow_sync_ns", "survive_draw(seed, draws) % ONE_IN"),
+            "draws % ONE_IN",
+            "the same syncs are slow in every run",
+        ),
+        (
+            "slow-for-150-ms",
+            At("slow_sync_ns", "survive_draw(seed, draws + 1) % 4"),
+            "draws + 1",
+            "no sync takes longer than 150 ms",
+        ),
+    ),
+    *capture(
+        "harness/capture/requests.c",
+        (
+            "slow-flushes-alone",
+            At("disk_write", "latency_ns(disk, disk->config.fua_latency_ns)"),
+            "disk->config.fua_latency_ns",
+            "no write with FUA is slow",
+        ),
+        (
+            "slow-writes-alone",
+            At("disk_flush", "latency_ns(disk, disk->config.flush_latency_ns)"),
+            "disk->config.flush_latency_ns",
+            "no flush is slow",
+        ),
+        (
+            "slow-uncalled",
+            At("latency_ns", "disk->config.slow ?"),
+            "!disk->config.slow ?",
+            "a disk whose latency was set has slow flushes, and no other has",
+        ),
+    ),
+    *capture(
         "harness/capture/cache.c",
         (
             "flush-covers-later",

@@ -368,7 +368,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_C}/folder_wait.c",
         (
             "no-latency",
-            At("request_latency_ns", "return (200 + part % 800) * US;"),
+            At("latency_ns", "return (200 + part % 800) * US;"),
             "return 0;",
             "half of all syncs take no time",
         ),

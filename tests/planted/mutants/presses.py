@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import PRESSED, PRESSED_ALONE, PRESSER, PROGRAMS_VERDICT
+from mutants.suites import NEIGHBOUR, PRESSED, PRESSER, PROGRAMS_VERDICT, SLOW_FOLDER
 
 presser = planter("presser", PRESSER)
 pressed = planter("pressed", PRESSED)
-pressed_alone = planter("pressed", PRESSED_ALONE)
+neighbour = planter("neighbour", NEIGHBOUR)
+slow_folder = planter("slow-folder", SLOW_FOLDER)
 boot = planter("boot", PROGRAMS_VERDICT)
 
 _PRESS = "guests/common/press.c"
@@ -19,26 +20,26 @@ MUTANTS: tuple[Mutant, ...] = (
         _PRESS,
         (
             "same-value",
-            At("press_on", 'other ? "501" : "500"'),
-            '"500"',
+            At("write_back", 'turn++ % 2 == 0 ? "501" : "500"'),
+            'turn++ % 2 == 2 ? "501" : "500"',
             "a recorded kernel is pressed in name alone: the same value wakes no flusher",
         ),
         (
             "no-quiet-turns",
-            At("press_on", "pause_for(TURN_NS / 2 + draw(&state) % TURN_NS)"),
-            "(void)TURN_NS",
+            At("go_on", "pause_for(rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns)"),
+            "(void)rhythm",
             "what another's flush makes durable by luck is never seen",
         ),
         (
             "no-pressed-turns",
-            At("press_on", "while (now_ns() < until)"),
+            At("go_on", "while (now_ns() < until)"),
             "while (until == 0)",
             "the kernel is pressed once in 20 ms",
         ),
         (
             "one-seed",
-            At("press_on", "state = seed"),
-            "state = 0 * seed",
+            At("press_on", "press.seed"),
+            "0",
             "every run is pressed at the same instants",
         ),
         (
@@ -49,45 +50,105 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "goes-on-unheard",
-            At("press_on", "_exit(1)"),
-            "continue",
-            "one whose kernel takes no value stays",
+            At("write_back", "return -1;"),
+            "return 0;",
+            "a kernel that takes no value counts as pressed",
         ),
         (
-            "keeps-descriptors",
-            At("press_begin", "close(fd);"),
-            "(void)fd;",
-            "what waits for the end of a program's lines waits for ever",
+            "takes-signals",
+            At("start", "sigfillset(&all);"),
+            "sigemptyset(&all);",
+            "signals of the first process go to a thread that does not wait for them",
         ),
         (
             "keeps-signals-blocked",
-            At("press_begin", "sigprocmask(SIG_SETMASK, &none, NULL);"),
-            "",
-            "the presser has its parent's signals blocked",
+            At("start", "pthread_sigmask(SIG_SETMASK, &before, NULL);"),
+            "(void)before;",
+            "the first process has its signals blocked from then on",
         ),
         (
-            "killed-for-good",
-            At("press_again", "gone == presser && WIFSIGNALED(status)"),
-            "gone != gone && WIFSIGNALED(status)",
-            "a program that kills all others is SAFE whatever order it relies on",
+            "neighbour-missing",
+            At("press_begin", "press.count > 0 && start(commit_on) != 0"),
+            "press.count > POINTS_MAX && start(commit_on) != 0",
+            "nobody else commits on a program's file system",
+        ),
+        (
+            "neighbour-says-the-same",
+            At("commit_one", "pwrite(file, page, sizeof page, size)"),
+            "pwrite(file, page, sizeof page, 0)",
+            "a neighbour changes nothing that must be committed",
+        ),
+        (
+            "neighbour-unsynced",
+            At("commit_one", " || fsync(file) != 0"),
+            "",
+            "a neighbour that never syncs counts as one that commits",
+        ),
+        (
+            "neighbour-without-room",
+            At("commit_one", "sizeof page, size) != PAGE"),
+            "sizeof page, size) == 0",
+            "a sync of a neighbour that could write nothing counts as a commit",
+        ),
+        (
+            "neighbour-without-btrfs",
+            At("commit_one", "ioctl(file, BTRFS_IOC_START_SYNC, &transaction);"),
+            "(void)transaction;",
+            "on Btrfs a neighbour commits its own file alone",
+        ),
+        (
+            "neighbour-one-seed",
+            At("commit_on", "press.seed ^ 1"),
+            "1",
+            "in every run a neighbour commits at the same instants",
         ),
     ),
-    *pressed_alone(
+    *neighbour(
         "guests/uml/init.c",
         (
-            "alone-unheard",
-            At("wait_listening", "press_again(ended, other);"),
-            "",
-            "the same in User-Mode Linux, where none hears of the end of the presser",
+            "nowhere",
+            At("press_all", "disks_points(points);"),
+            "disks_points(points), points[0] = NULL;",
+            "in User-Mode Linux nobody else commits on a program's file system",
+        ),
+        (
+            "uncounted",
+            At("pressed_put", "page->acked = done.commits;"),
+            "page->acked = 0;",
+            "a recording says that nobody else has committed",
         ),
     ),
     *pressed(
         _PRESS,
         (
             "by-a-sync",
-            At("press_on", 'pwrite(interval, other ? "501" : "500", 3, 0) != 3'),
-            '(sync(), pwrite(interval, other ? "501" : "500", 3, 0)) != 3',
+            At("write_back", "if (pwrite("),
+            "if (sync(), pwrite(",
             "pressure makes durable what the program never synced",
+        ),
+    ),
+    *slow_folder(
+        "harness/capture/folder_wait.c",
+        (
+            "none",
+            At("latency_ns", "if (slow)"),
+            "if (slow && !slow)",
+            "no sync of a captured folder is slow: who waits for 30 ms is SAFE",
+        ),
+    ),
+    *boot(
+        "harness/powercut/rig/commands.py",
+        (
+            "no-slow-flush",
+            At("capture_config", "parameters.disk.may_be_slow"),
+            "not parameters.disk.may_be_slow",
+            "no flush of a program's disk is slow: who waits for 30 ms is SAFE",
+        ),
+        (
+            "slow-flush-of-a-log",
+            At("capture_config", "isinstance(parameters.workload, ProgramSettings)"),
+            "True",
+            "flushes of powercut's own log are slow, and its figures with them",
         ),
     ),
     *boot(

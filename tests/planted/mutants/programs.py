@@ -381,13 +381,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "pressed-by-word-alone",
             At("RecordingInProgress.press", "how()"),
             "None",
-            "a recording says that its kernel wrote back early, and nothing was done for that",
-        ),
-        (
-            "pressed-unsaid",
-            At("RecordingInProgress.press", "self.pressed = True"),
-            "pass",
-            "a kernel that was pressed counts as left alone",
+            "a kernel that is to write back early is not told to",
         ),
     ),
     *environment(
@@ -400,6 +394,15 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
             "lambda: None",
             "User-Mode Linux writes back nothing before a sync",
+        ),
+        (
+            "pressed-unasked",
+            At(
+                "KernelSystem.pressed",
+                "self._channel.pressed(timeout_s=self._run.deadline.at_least(GRACE_S))",
+            ),
+            "Pressed(1, 1)",
+            "a recording says that its kernel was pressed, whatever came of it",
         ),
     ),
     *program(
@@ -415,9 +418,15 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/untested.py",
         (
             "unpressed-unsaid",
-            At("untested_of_program", "not record.pressed"),
-            "record.pressed",
+            At("untested_of_program", "not record.pressed.writebacks"),
+            "record.pressed.writebacks",
             "that the kernel was not made to write back early is not said",
+        ),
+        (
+            "no-neighbour-unsaid",
+            At("untested_of_program", "not record.pressed.commits"),
+            "record.pressed.commits > 10**9",
+            "that nobody else committed in a run is not said",
         ),
         (
             "usual-writeback-unsaid",

@@ -93,10 +93,15 @@ PRESSED = Suite(
     (make("guests/uml"),),
     (pytest("tests/vm/workload/test_page_cache.py", "-k", "sends_no_flush"),),
 )
-PRESSED_ALONE = Suite(
-    "pressed kernel of a program that kills",
+NEIGHBOUR = Suite(
+    "neighbour that commits",
     (make("guests/uml"),),
-    (pytest("tests/vm/workload/test_page_cache.py", "-k", "page_cache_s_to_choose"),),
+    (pytest("tests/vm/workload/test_neighbour.py"),),
+)
+SLOW_FOLDER = Suite(
+    "slow syncs of folders",
+    (make("harness/capture"),),
+    (pytest("tests/planted/capture/test_folder_lucky.py", "-k", "does_not_wait"),),
 )
 READS = Suite(
     "what checks read",
@@ -244,7 +249,7 @@ EXPLORE_COMMAND = Suite(
 )
 CAPTURE = Suite(
     "capture disk",
-    (make("harness/capture"), make("harness/capture", "{build}/capture/core_test.plain")),
+    (make("harness/capture"), make("harness/capture", "core_test.plain")),
     (
         ("{build}/capture/core_test.plain",),
         pytest("tests/conformance/disk/test_capture_disk.py"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -17,6 +18,7 @@ from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.operations import Packet
+from powercut.model.pressed import Pressed
 
 SOON_S = 60
 
@@ -38,7 +40,11 @@ class Guest:
                 assert ping.type is MessageType.PING
                 self._clock += 1
                 pong = Message(
-                    MessageType.PONG, lsn=ping.lsn, guest_ns=self._clock, value=ping.value
+                    MessageType.PONG,
+                    lsn=ping.lsn,
+                    guest_ns=self._clock,
+                    value=ping.value,
+                    payload=struct.pack("<QQ", 10 * self._clock, self._clock),
                 )
                 with suppress(BrokenPipeError):  # whoever asked has gone
                     self.ours.sendall(encode(pong))
@@ -72,6 +78,7 @@ def test_lines_and_pings_are_kept_with_both_clocks(guest, tmp_path):
         guest.end()
         lines.drain(timeout_s=SOON_S)
         assert lines.said_end
+        pressed = lines.pressed
     packets = unpack((tmp_path / "lines").read_bytes(), Binding())
     said = [one for one in packets if one.sent_ns is None]
     assert [(one.guest_ns, one.data) for one in said] == [
@@ -81,6 +88,9 @@ def test_lines_and_pings_are_kept_with_both_clocks(guest, tmp_path):
     assert len(trips) >= 2
     assert [one.guest_ns for one in trips] == list(range(1, len(trips) + 1))
     assert all(one.sent_ns <= one.at_ns and not one.data for one in trips)
+    assert pressed == Pressed(10 * len(trips), len(trips)), (
+        "each says how far its kernel was pressed"
+    )
 
 
 def test_what_a_guest_had_said_is_there_when_it_has_been_caught_up_with(guest, tmp_path):

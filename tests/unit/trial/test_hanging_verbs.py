@@ -10,6 +10,7 @@ import pytest
 from powercut.channel.port import CommandResult
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.observation import Observation
+from powercut.model.pressed import Pressed
 from powercut.rig.set_up import Deadline
 from powercut.trial import patient, program
 from powercut.trial.system import KernelSystem
@@ -72,6 +73,9 @@ class _Channel:
     def start_unsynced(self, *argv: str) -> None: ...
 
     def press(self, seed: int, *, timeout_s: float) -> None: ...
+
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        return Pressed()
 
     def set_up(self, *argv: str, timeout_s: float) -> CommandResult:
         assert self.waits == 0

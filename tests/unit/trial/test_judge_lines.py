@@ -509,7 +509,7 @@ def test_a_disk_that_does_not_mount_shows_nothing_of_a_check(
 CLAIMS = {
     "trouble": ("", "no power"),
     "damage": ([], ["lines were lost"]),
-    "pressed": (True, False),
+    "pressed": ({"writebacks": 9, "commits": 9}, {}),
     "reads": (None, {"written": 9, "unread": []}),
     "outside": (None, {"files": []}),
     "creation": (None, {"made": 9, "lost": [], "acked": True}),

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from powercut.model.pressed import Pressed
 from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
 from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
@@ -23,7 +24,10 @@ def program(**settings) -> ProgramSettings:
     return ProgramSettings(kind="program", command=("/bin/program",), **settings)
 
 
-def record(workload, *, pressed: bool) -> TrialRecord:
+AT_WORK = Pressed(writebacks=900, commits=40)
+
+
+def record(workload, *, pressed: Pressed = AT_WORK) -> TrialRecord:
     first = Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1))
     return TrialRecord(
         powercut="0", scenario="s", cell="c", parameters=Parameters(workload=workload), trial=first,
@@ -55,6 +59,10 @@ class Kernel:
         assert timeout_s == 9
         self.seeds.append(seed)
 
+    def pressed(self, *, timeout_s: float) -> Pressed:
+        assert timeout_s == 10
+        return AT_WORK
+
     def set_up(self, *argv: str, timeout_s: float) -> None: ...
 
     def start_unsynced(self, *argv: str) -> None: ...
@@ -65,47 +73,61 @@ class Kernel:
     [(program(), [7]), (program(where="loop"), []), (program(writeback=Writeback.USUAL), [])],
     ids=["uml", "loop", "usual"],
 )
-def test_a_recording_says_that_it_was_pressed_if_it_was(workload, seeds):
-    kernel = Kernel()
+def test_a_kernel_is_pressed_if_it_is_to_be_and_asked_what_came_of_it(workload, seeds):
+    """A recording says what was done, not what was meant."""
+    kernel = cast("Any", Kernel())
     run = SimpleNamespace(
         job=SimpleNamespace(parameters=Parameters(workload=workload)),
-        pressed=False,
         run=SimpleNamespace(seed=7),
-        deadline=SimpleNamespace(remaining_s=9),
+        deadline=SimpleNamespace(remaining_s=9, at_least=lambda seconds: seconds),
     )
     run.press = lambda how: RecordingInProgress.press(cast("Any", run), how)
-    KernelSystem(cast("Any", run)).make_ready(cast("Any", kernel))
-    assert (kernel.seeds, run.pressed) == (seeds, bool(seeds))
+    system = KernelSystem(cast("Any", run))
+    system.make_ready(kernel)
+    assert kernel.seeds == seeds
+    assert system.pressed(cast("Any", None)) is AT_WORK
+
+
+WRITES = "page cache's to choose"
+COMMITS = "another's sync commits"
 
 
 @pytest.mark.parametrize(
     ("settings", "pressed", "said"),
     [
-        ({}, True, []),
-        ({}, False, ["is not powercut's to press"]),
-        ({"writeback": Writeback.USUAL}, False, ["workload.writeback is `usual`"]),
+        ({}, AT_WORK, []),
+        ({}, Pressed(), [(WRITES, "was not told to"), (COMMITS, "no neighbour's sync")]),
+        ({}, Pressed(writebacks=1), [(COMMITS, "no neighbour's sync has returned")]),
+        ({}, Pressed(commits=1), [(WRITES, "was not told to write back")]),
+        ({"where": "loop"}, Pressed(), [(WRITES, "not powercut's"), (COMMITS, "not powercut's")]),
+        (
+            {"writeback": Writeback.USUAL},
+            Pressed(),
+            [(WRITES, "workload.writeback is `usual`"), (COMMITS, "workload.writeback is `usual`")],
+        ),
     ],
 )
 def test_a_kernel_that_was_left_alone_is_named(settings, pressed, said):
     told = [
         text
         for text in untested_of_program(record(program(**settings), pressed=pressed))
-        if "page cache's to choose" in text
+        if WRITES in text or COMMITS in text
     ]
     assert len(told) == len(said)
-    assert all(part in text for text, part in zip(told, said, strict=True))
+    for text, parts in zip(told, said, strict=True):
+        assert all(part in text for part in parts)
 
 
 def test_so_it_is_of_a_log_of_powercut_s_own():
-    (told,) = untested_of(record(WalSettings(writeback=Writeback.USUAL), pressed=False))
+    (told,) = untested_of(record(WalSettings(writeback=Writeback.USUAL)))
     assert "workload.writeback is `usual`" in told
-    assert list(untested_of(record(WalSettings(), pressed=True))) == []
+    assert list(untested_of(record(WalSettings()))) == []
 
 
 def test_a_variable_that_did_not_reach_the_program_is_named():
     """If none was kept from it nothing is said."""
-    usual = list(untested_of_program(record(program(), pressed=True)))
-    kept = record(program(), pressed=True).model_copy(
+    usual = list(untested_of_program(record(program())))
+    kept = record(program()).model_copy(
         update={"withheld": Withheld(("LEDGER_FORGETS",), 2, searched=True)}
     )
     (told,) = (one for one in untested_of_program(kept) if one not in usual)
@@ -117,7 +139,7 @@ def test_where_a_check_sees_the_boot_of_the_host_it_is_said(monkeypatch):
     """Of a program that ran on the host's kernel; any other has booted by itself."""
 
     def told(where: str) -> bool:
-        return BOOT_OF_THE_HOST in untested_of_program(record(program(where=where), pressed=True))
+        return BOOT_OF_THE_HOST in untested_of_program(record(program(where=where)))
 
     monkeypatch.setattr(untested, "new_clocks", lambda: [])
     assert told("loop")

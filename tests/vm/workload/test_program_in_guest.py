@@ -22,6 +22,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.acks import AckBasis
 from powercut.model.creation import Creation
 from powercut.model.operations import Packet
+from powercut.model.pressed import Pressed
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
@@ -89,6 +90,7 @@ cells:
     controls: [lying-disk, no-sync]
   - name: unsafe
     workload.command: [program/log.sh, unsafe]
+    workload.writeback: usual # nobody else makes anything durable: all is lost
     explore.budget: 2
     controls: none
     expect: lossy
@@ -210,6 +212,12 @@ def test_one_that_syncs_keeps_all_and_one_that_does_not_loses_all(tmp_path: Path
     assert synced.commits_acked >= 12
     assert synced.states is not None
     assert (synced.states.engine, synced.states.states, synced.states.lossy) == ("guest", 2, 0)
+    trials = tmp_path.glob("results/in-guest/2*/cells/*/0001")
+    records = [TrialDir(one, one.parents[2]).read_record() for one in trials]
+    pressed = {record.cell: record.pressed for record in records}
+    assert pressed["synced"].writebacks > 0
+    assert pressed["synced"].commits > 0
+    assert pressed["unsafe"] == Pressed()
     assert (unsafe.verdict, unsafe.lost_lsns) == (
         Verdict.LOSSY, (LsnRange(1, unsafe.commits_acked),)
     )  # fmt: skip
@@ -236,7 +244,8 @@ def test_one_that_syncs_is_safe_and_its_controls_lose_all(tmp_path: Path) -> Non
     )  # fmt: skip
     (recorded,) = tmp_path.glob("results/in-guest/2*/cells/synced/0001")
     record = TrialDir(recorded, recorded.parents[2]).read_record()
-    assert record.pressed
+    assert record.pressed.writebacks > 0
+    assert record.pressed.commits > 0
     assert record.reads == CheckReads(1)
     assert record.creation == Creation(0)  # its `setup` makes a file that holds nothing
     assert names.verdict is Verdict.INCONCLUSIVE, names.model_dump_json(indent=1)

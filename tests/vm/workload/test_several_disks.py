@@ -32,6 +32,7 @@ def run(tmp_path, cell, **changed):
     command = chosen.get("workload.command", scenario["workload"]["command"])
     chosen["workload.command"] = [str((SCENARIO.parent / command[0]).resolve()), *command[1:]]
     scenario["workload"]["command"] = chosen["workload.command"]
+    scenario["workload"]["writeback"] = "usual"  # what is lost is exact
     scenario |= {"cells": [chosen], "controls": "none", "explore": {"budget": 24}} | changed
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(scenario))

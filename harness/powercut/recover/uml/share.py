@@ -52,6 +52,7 @@ class Verb(enum.IntEnum):
     LOG = 9
     PRESS = 10
     LEFT = 11
+    PRESSED = 12
 
 
 class Step(enum.IntEnum):

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""guests/common/press.c with a clock and a kernel of this test: when it presses, and what it keeps.
+"""guests/common/press.c with a clock and a kernel of this test: when it presses, and what it says.
 
-What a real kernel then writes back is looked at in tests/vm/workload/test_page_cache.py.
+What a real kernel then writes back and commits is looked at in tests/vm/workload/test_page_cache.py
+and test_neighbour.py.
 """
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from itertools import pairwise
 
@@ -18,31 +18,56 @@ DRIVER = r"""
 #include "press.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char *log_path;
 static unsigned long long at_ns;
-static int breaks_off, is_killed, lines;
+static int breaks_off, no_room, lines, log_fd = -1, started;
+static void *(*runs[2])(void *);
 
-static int opened(void) { return open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600); }
-static long said(int fd, const char *value, size_t size)
+static int opened(const char *path, int flags, ...)
 {
-    if (at_ns > 4000000000ull) {
-        sigset_t blocked;
+    if ((flags & O_TMPFILE) == O_TMPFILE) {
+        char name[512];
 
-        sigprocmask(SIG_SETMASK, NULL, &blocked);
-        _exit(fcntl(1, F_GETFD) >= 0 ? 2 : sigismember(&blocked, SIGTERM) ? 3 : 0);
+        snprintf(name, sizeof name, "%s/neighbour", path); /* a file system of any kind will do */
+        return open(name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     }
-    if (is_killed && ++lines > 3)
-        raise(SIGKILL);
+    return log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+static void over(void)
+{
+    struct pressed done = press_done();
+
+    printf("%llu %llu\n", (unsigned long long)done.writebacks, (unsigned long long)done.commits);
+    exit(0);
+}
+static long said(int fd, const void *value, size_t size, off_t at)
+{
+    if (at_ns > 4000000000ull)
+        over();
+    if (fd != log_fd)
+        return no_room && ++lines % 2 ? (errno = ENOSPC, -1) : pwrite(fd, value, size, at);
     if (breaks_off && ++lines > 3)
         return -1;
-    return dprintf(fd, "%llu %.3s\n", at_ns, value) > 0 ? (long)size : -1;
+    return dprintf(fd, "%llu %.3s\n", at_ns, (const char *)value) > 0 ? (long)size : -1;
+}
+static int synced(int fd)
+{
+    return dprintf(log_fd, "%llu %lld\n", at_ns, (long long)lseek(fd, 0, SEEK_END)) > 0 ? 0 : -1;
+}
+static int begun(int fd, unsigned long request, void *into)
+{
+    (void)into;
+    return fd >= 0 && request == BTRFS_IOC_START_SYNC ? dprintf(log_fd, "%llu btrfs\n", at_ns) : -1;
 }
 static int slept(const struct timespec *want, struct timespec *left)
 {
@@ -64,30 +89,49 @@ static int told(struct timespec *now)
     now->tv_nsec = (long)(at_ns % 1000000000u);
     return 0;
 }
-#define open(path, flags) opened()
-#define pwrite(fd, value, size, at) said(fd, value, size)
+static int thread_of(void *(*run)(void *))
+{
+    sigset_t blocked;
+
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    if (!sigismember(&blocked, SIGCHLD) || !sigismember(&blocked, SIGALRM))
+        exit(3);
+    runs[started++] = run;
+    return 0;
+}
+#define open(...) opened(__VA_ARGS__)
+#define pwrite(fd, value, size, at) said(fd, value, size, at)
+#define fsync(fd) synced(fd)
+#define ioctl(fd, request, into) begun(fd, request, into)
 #define nanosleep(want, left) slept(want, left)
 #define clock_gettime(clock, now) told(now)
+#define pthread_create(thread, attributes, run, argument) (*(thread) = 0, thread_of(run))
 #include "press.c"
 
+/* LOG SEED FLAGS THREAD POINT... */
 int main(int argc, char **argv)
 {
-    int status;
-    pid_t gone;
+    unsigned thread = (unsigned)atoi(argv[4]);
+    sigset_t blocked;
 
+    (void)argc;
     log_path = argv[1];
-    breaks_off = argc > 3 && argv[3][0] == 'b';
-    is_killed = argc > 3 && argv[3][0] == 'k';
-    if (press_begin(strtoull(argv[2], NULL, 10)) != 0)
+    breaks_off = strchr(argv[3], 'b') != NULL;
+    no_room = strchr(argv[3], 'n') != NULL;
+    if (press_done().writebacks != 0 || press_begin(strtoull(argv[2], NULL, 10), argv + 5) != 0)
         return 2;
-    gone = wait(&status);
-    is_killed = breaks_off = 0;
-    press_again(gone + 1, status); /* another's end */
-    press_again(gone, status);
-    wait(&status); /* fails if there is none */
-    return WIFEXITED(status) ? 10 + WEXITSTATUS(status) : 3;
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    if (sigismember(&blocked, SIGCHLD))
+        return 4;
+    if (thread >= (unsigned)started)
+        return 5;
+    runs[thread](NULL);
+    return 11;
 }
 """
+
+WRITEBACK, COMMIT = "0", "1"
+NO_THREAD = 5
 
 
 @pytest.fixture(scope="module")
@@ -98,26 +142,36 @@ def pressed(tmp_path_factory):
     words = ["-std=gnu17", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/guests/common"]
     subprocess.run(["cc", *words, "-o", program, folder / "driver.c"], check=True)
 
-    def run(seed: int, *more: str) -> tuple[int, list[tuple[int, str]]]:
+    def run(
+        seed: int, flags: str = "-", thread: str = WRITEBACK, points=(folder,)
+    ) -> tuple[int, list[tuple[int, str]], list[int]]:
+        """Its status, when it did what, and what it said of that."""
         log = folder / "log"
         log.unlink(missing_ok=True)
-        done = subprocess.run([program, log, str(seed), *more], timeout=60, check=False)
-        rows = [line.split() for line in log.read_text().splitlines()]
-        return done.returncode, [(int(at), value) for at, value in rows]
+        argv = [program, log, str(seed), flags, thread, *points]
+        done = subprocess.run(argv, timeout=60, check=False, capture_output=True, text=True)
+        rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+        return (
+            done.returncode,
+            [(int(at), value) for at, value in rows],
+            [int(word) for word in done.stdout.split()],
+        )
 
     return run
 
 
 def test_each_write_is_another_value_and_neither_is_unusual(pressed):
     """The same value again wakes no flusher."""
-    status, rows = pressed(1)
-    assert status == 10
+    status, rows, said = pressed(1)
+    assert status == 0
+    assert rows[0][1] == "501"  # 500 is there
     assert {value for _, value in rows} == {"500", "501"}
     assert all(one != other for (_, one), (_, other) in pairwise(rows))
+    assert said == [len(rows), 0]
 
 
 def test_pressed_turns_and_quiet_ones_alternate(pressed):
-    _, rows = pressed(1)
+    _, rows, _ = pressed(1)
     gaps = [after - before for (before, _), (after, _) in pairwise(rows)]
     quiet = [gap for gap in gaps if gap >= 10_000_000]
     short = [gap for gap in gaps if gap < 10_000_000]
@@ -128,28 +182,42 @@ def test_pressed_turns_and_quiet_ones_alternate(pressed):
     assert 4_000 <= len(short) <= 10_000
 
 
-def test_a_seed_repeats_its_instants_and_another_has_others(pressed):
-    assert pressed(7) == pressed(7)
-    assert pressed(7)[1] != pressed(8)[1]
+@pytest.mark.parametrize("thread", [WRITEBACK, COMMIT])
+def test_a_seed_repeats_its_instants_and_another_has_others(pressed, thread):
+    assert pressed(7, thread=thread) == pressed(7, thread=thread)
+    assert pressed(7, thread=thread)[1] != pressed(8, thread=thread)[1]
 
 
 def test_a_kernel_that_takes_no_value_ends_it(pressed):
-    status, rows = pressed(1, "breaks off")
+    status, rows, _ = pressed(1, "breaks off")
     assert (status, len(rows)) == (11, 3)
 
 
-def test_it_keeps_nothing_open_and_nothing_blocked(pressed):
-    """Or what waits for the end of a program's lines would wait for ever."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-    try:
-        assert pressed(1)[0] == 10
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+def test_a_neighbour_commits_in_turns_and_something_new_each_time(pressed):
+    """To write again what is there may change nothing that a file system commits."""
+    status, rows, said = pressed(1, thread=COMMIT)
+    assert status == 0
+    synced = [(at, int(size)) for at, size in rows if size != "btrfs"]
+    assert said == [0, len(synced)]
+    assert [at for at, _ in synced] == [at for at, size in rows if size == "btrfs"]
+    sizes = [size for _, size in synced]
+    assert sizes[:17] == [4096 * number for number in (*range(1, 17), 1)]
+    gaps = [after - before for (before, _), (after, _) in pairwise(synced)]
+    # Turns take 25 to 75 ms each, and pauses in them up to 6.75 ms.
+    assert all(gap < 6_750_000 or gap >= 25_000_000 for gap in gaps)
+    assert 25 <= sum(gap >= 25_000_000 for gap in gaps) <= 60
+    assert 350 <= len(gaps) <= 900
 
 
-def test_one_that_is_killed_has_a_successor_with_other_instants(pressed):
-    """A program that kills all others had a kernel that wrote back nothing, and a SAFE."""
-    status, rows = pressed(1, "killed")
-    assert (status, len({at for at, _ in rows[:3]})) == (10, 3)
-    assert len(rows) > 4_000
-    assert rows[3:] == pressed(2)[1]
+def test_a_sync_that_was_not_made_is_not_counted(pressed):
+    """On a disk that is full there may be room later."""
+    status, rows, said = pressed(1, "no room", COMMIT)
+    assert status == 0
+    assert said == [0, sum(size != "btrfs" for _, size in rows)]
+    assert 100 <= said[1] <= 500
+
+
+def test_where_no_file_can_be_made_there_is_no_neighbour(pressed):
+    assert pressed(1, thread=COMMIT, points=("/nowhere",))[0] == NO_THREAD
+    assert pressed(1, thread=COMMIT, points=())[0] == NO_THREAD
+    assert pressed(1, points=())[0] == 0
