@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import NEIGHBOUR, PRESSED, PRESSER, PROGRAMS_VERDICT, SLOW_FOLDER
+from mutants.suites import NEIGHBOUR, PRESSER, PROGRAMS_VERDICT, SLOW_FOLDER
 
 presser = planter("presser", PRESSER)
-pressed = planter("pressed", PRESSED)
 neighbour = planter("neighbour", NEIGHBOUR)
 slow_folder = planter("slow-folder", SLOW_FOLDER)
 boot = planter("boot", PROGRAMS_VERDICT)
@@ -118,7 +117,7 @@ MUTANTS: tuple[Mutant, ...] = (
             "a recording says that nobody else has committed",
         ),
     ),
-    *pressed(
+    *presser(
         _PRESS,
         (
             "by-a-sync",

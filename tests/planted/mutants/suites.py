@@ -88,11 +88,6 @@ CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
 PROGRAMS_VERDICT = Suite("what is not tested", (), (pytest("tests/unit/verdict"),))
 PRESSER = Suite("presser", (), (pytest("tests/unit/machine/guest/test_press.py"),))
-PRESSED = Suite(
-    "pressed kernel",
-    (make("guests/uml"),),
-    (pytest("tests/vm/workload/test_page_cache.py", "-k", "sends_no_flush"),),
-)
 NEIGHBOUR = Suite(
     "neighbour that commits",
     (make("guests/uml"),),
