@@ -150,8 +150,8 @@ static int parent_of(pid_t process)
     return end != NULL && sscanf(end, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
-/* Whether a program's process is left whose parent has ended: such are PID 1's.  So is the one that
- * presses; those of the kernel are not. */
+/* Whether a program's process is left whose parent has ended: such are PID 1's, and those of the
+ * kernel are not. */
 static bool is_anybody_left(void)
 {
     bool found = false;

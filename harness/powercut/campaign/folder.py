@@ -128,8 +128,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
         if order.goes_on:
             further = Further(directory.log, asked=order.acks, seconds=order.seconds)
         while status is None:
-            times = LONGER if acks.too_few else 1
-            if time.monotonic() > begin + times * order.seconds:
+            if time.monotonic() > begin + order.seconds * (LONGER if acks.too_few else 1):
                 break
             if acks.enough.wait(_POLL_S):
                 if further is None or acks.said_too_much or further.is_enough(acks.count):

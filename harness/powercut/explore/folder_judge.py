@@ -124,7 +124,8 @@ class FolderJudge(Closing):
 
     def positive(self) -> PositiveControl:
         """What the check finds in the folder as it was at the cut, which lacks nothing
-        (powercut.model.positive).  What was in a mapping alone had not been written then.
+        (powercut.model.positive).  What was in a mapping alone was written just before, unless it
+        came later still.
 
         What nothing could carry is not required of any state from then on.
         """

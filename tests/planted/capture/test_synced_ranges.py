@@ -6,6 +6,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,6 @@ from folders_judged import judged_by
 
 from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
-from powercut.explore.folder_judge import Check
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
 from powercut.paths import PROGRAMS
@@ -87,7 +87,7 @@ def synced(recording: CaptureRecording) -> Counter[tuple[int, int]]:
     )
 
 
-def checker(way: str) -> Check:
+def checker(way: str) -> Callable[[Path], Observation]:
     """The program's own check, without a process for each state."""
     store_of = runpy.run_path(RANGES)["Store"]
 

@@ -272,8 +272,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "written-as-one",
-            At("_cut", "if not places"),
-            "if True",
+            At("_cut", "not places"),
+            "True",
             "of a write that was synced in part all may be lost",
         ),
         (
