@@ -184,14 +184,8 @@ class LoopGuest(Closing):
         number = self._lines.fileno()
         enter = ["nsenter", f"--mount=/proc/{self._pid}/ns/mnt", f"--pid=/proc/{self._pid}/ns/pid"]
         # Its own numbers are those of other processes in the host's /proc.
-        words = [
-            *enter,
-            "--",
-            "unshare",
-            "--mount-proc",
-            "--",
-            *_sandbox(host, self._point, whole=whole),
-        ]
+        words = [*enter, "--", "unshare", "--mount-proc", "--"]
+        words += _sandbox(host, self._point, whole=whole)
         words += [_tool(UNSYNCED_BINARY)] if unsynced else []
         words += argv
         self._verb = spawn(_handing(number, (_LINES,), words), self._log, pass_fds=[number])
