@@ -2,9 +2,10 @@
 """Whether a program whose promises rest on luck is found by default settings.
 
 workloads/programs/lucky keeps 200 numbers durable, in ten ways that hold as long as nobody else
-commits, and in ten that hold as long as no sync is slow.  Each has an honest twin, and each is
-recorded as a user would, with only the seed given (bench.seldom_faults).  An honest twin that is
-LOSSY is an error.
+commits, and in ten that hold as long as no sync is slow; workloads/programs/ranges in fourteen that
+hold if another page of the file is written with the one that is synced.  Each has an honest twin,
+and each is recorded as a user would, with only the seed given (bench.seldom_faults).  An honest
+twin that is LOSSY is an error.
 
 All of it takes hours on a small host: `powercut bench` runs it by name only, and slices of it add
 up in build/lucky-faults/trials.jsonl.  `lucky-faults:disk,unlink,fault,seed-2` runs what has all of
@@ -36,13 +37,18 @@ ALONE: Final = (
 IMPATIENT: Final = (
     "sleep", "join", "event", "future", "task", "queue", "flag", "poll", "child", "job",
 )  # fmt: skip
+PARTIAL: Final = (
+    "msync", "msync-second", "msync-half", "odsync", "osync", "rwf-dsync", "append-odsync",
+    "file-range", "aio", "uring", "direct-aio", "sendfile", "aio-sync", "uring-sync",
+)  # fmt: skip
+_KINDS: Final = {"alone": ALONE, "impatient": IMPATIENT, "partial": PARTIAL}
 KEPT: Final = Kept(BUILD / "lucky-faults")
-_PROGRAM: Final = PROGRAMS / "lucky"
 
 
 def command(way: str, *, honest: bool) -> tuple[str, ...]:
     """The program."""
-    return str(_PROGRAM), f"way={way}", f"honest={int(honest)}"
+    program = PROGRAMS / ("ranges" if way in PARTIAL else "lucky")
+    return str(program), f"way={way}", f"honest={int(honest)}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class Cell:
     @property
     def words(self) -> frozenset[str]:
         """What it can be chosen by."""
-        kind = "alone" if self.way in ALONE else "impatient"
+        kind = next(name for name, ways in _KINDS.items() if self.way in ways)
         which = "honest" if self.honest else "fault"
         return frozenset({self.way, kind, which, self.medium, f"seed-{self.seed}"})
 
@@ -99,7 +105,7 @@ def cells() -> Iterator[Cell]:
     """All of them, those with a fault first."""
     for seed in SEEDS:
         for honest in (False, True):
-            for way in (*ALONE, *IMPATIENT):
+            for way in (*ALONE, *IMPATIENT, *PARTIAL):
                 yield from (Cell(way, honest, medium, seed) for medium in MEDIA)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from folders_judged import judged_by
 
+from bench.lucky_faults import PARTIAL
 from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.model.folder import FolderOp
@@ -56,6 +57,10 @@ NIGHTLY = {
     "uring-sync": (set(), WHOLE),
     "sendfile": (HEADER, WRITTEN),
 }
+
+
+def test_all_ways_are_tried():
+    assert {*WAYS, *NIGHTLY} == set(PARTIAL)
 
 
 def words(way: str, *options: str) -> list[str]:
@@ -104,7 +109,7 @@ def checker(way: str) -> Callable[[Path], Observation]:
 )
 def test_a_sync_covers_its_own_range(tmp_path: Path, way: str) -> None:
     of_fault, of_twin = (WAYS | NIGHTLY)[way]
-    for options, expected, verdict in (((), of_fault, "LOSSY"), (("honest",), of_twin, "SAFE")):
+    for options, expected, verdict in (((), of_fault, "LOSSY"), (("honest=1",), of_twin, "SAFE")):
         place = tmp_path / verdict
         place.mkdir()
         recording = recorded(place, way, 1, *options)

@@ -115,7 +115,9 @@ def test_the_same_program_cut_after_it_has_written_all_is_lossy_as_before(tmp_pa
 
 def test_the_witness_tells_of_an_operation_that_came_to_be_written(tmp_path: Path) -> None:
     recording = recorded(tmp_path, by_fours(14))
-    with FolderJudge(recording, Promise.JOURNAL, numbers, tmp_path) as judge:
+    with FolderJudge(
+        recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path
+    ) as judge:
         assert judge.positive().believed
         made = minimize_folder(
             recording, judge, Promise.JOURNAL, "ack:9", operation=9, budget=Budget(100)

@@ -145,7 +145,7 @@ def test_the_search_for_a_witness_is_as_hard_to_convince(tmp_path: Path, lying) 
     lying(lambda _, look: look > 2)
     recording = recorded(tmp_path, synced=False)
     with (
-        FolderJudge(recording, Promise.JOURNAL, numbers, tmp_path) as judge,
+        FolderJudge(recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path) as judge,
         pytest.raises(UsageError, match="did not say the same"),
     ):
         minimize_folder(recording, judge, Promise.JOURNAL, budget=Budget(100))
@@ -207,7 +207,9 @@ def test_an_ack_before_its_write_convicts_in_a_state_that_lacks_nothing_of_its_i
     assert any(one.missing == 0 for one in lost.examples), "with all that was issued by then"
     space = recording.space(Promise.JOURNAL)
     state = CrashState(160, tuple(space.volatile(160).tolist()))
-    with FolderJudge(recording, Promise.JOURNAL, numbers, tmp_path) as judge:
+    with FolderJudge(
+        recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path
+    ) as judge:
         assert judge.judge(state).lsns == frozenset()
         early = CrashState(207, tuple(space.volatile(207).tolist()))
         assert judge.judge(early).lsns == {2}

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bench.lucky_faults import ALONE, IMPATIENT, cells, command
+from bench.lucky_faults import ALONE, IMPATIENT, PARTIAL, cells, command
 from powercut.paths import PROGRAMS
 
 
@@ -45,4 +45,4 @@ def test_ten_ways_to_rest_on_either_luck_and_each_is_described():
     text = (PROGRAMS / "lucky").read_text()
     assert all(f"\n{way.ljust(12)}" in text for way in (*ALONE, *IMPATIENT))
     made = list(cells())
-    assert len(made) == len(set(made)) == 20 * 2 * 2 * 3
+    assert len(made) == len(set(made)) == (20 + len(PARTIAL)) * 2 * 2 * 3
