@@ -33,7 +33,7 @@ smaller than the interval is wide contradicts nothing, and is allowed for:
   something.
 - A drift.  In each eighth of the recording the least bound from above is known well; where these do
   not lie on a line the momentary rate may differ from the constant one by as much as they do.
-- Not for a clock that is off by up to 1 ms and right again within 50 ms: neither side of it differs,
+- Not a clock that is off by up to 1 ms and right again within 50 ms: the two sides of it agree,
   and a bound within may be wrong by as much.
 
 5. A clock that reads g may be anywhere from g to g plus its resolution.  That is not known

@@ -125,13 +125,14 @@ def last_word(
         return None
 
     unpacked = files in (Files.HOST, Files.UNPACKED)
-    other = not own and not (unpacked and choice.name == "uml")
+    all_in_guest = replace(choice, name="uml")
+    other = not own and not (unpacked and choice == all_in_guest)
 
     def opened() -> AbstractContextManager[StateJudge]:
         if own:
             return StateJudge(recorded, choice, after=after)
-        if unpacked:  # all of it in a guest, nothing on the host
-            return StateJudge(recorded, replace(choice, name="uml"))
+        if unpacked:  # nothing of it on the host
+            return StateJudge(recorded, all_in_guest)
         return guest_judge(recorded, after=after)
 
     return DiskLastWord(recorded, opened, ASKED - TWICE if program else 1, other)

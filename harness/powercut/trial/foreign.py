@@ -236,8 +236,10 @@ class ForeignWork:
                 self._bring(channel)
                 self._sh(channel, 'mkdir -p "$1"', self._files.data)
                 seen = self._checked(channel, folder, used_again=True)
-                for _ in range(1, looks_of(self._run, seen)):
-                    if not self._run.workload.same(seen, self._checked(channel, folder)):
+                looks = looks_of(self._run, seen)
+                for number in range(2, looks + 1):
+                    again = self._checked(channel, folder, used_again=number < looks)
+                    if not self._run.workload.same(seen, again):
                         words = "asked again after the cut, the check did not say the same"
                         seen = Observation.failed(Failure.NOT_REPEATED, words)
                         break
