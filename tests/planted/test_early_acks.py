@@ -16,13 +16,14 @@ from handmade import Handmade
 
 from powercut.checkers.acks import check_acks
 from powercut.checkers.exposure import check_exposure
-from powercut.crash.dating import NO_ROUND_TRIPS, date_acks
+from powercut.crash.dating import NO_ROUND_TRIPS, AckDating, date_acks, earliest_acks
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.proof import prove_acks
 from powercut.model.acks import AckBasis
 from powercut.model.history import Handover, History, RoundTrips
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.units import NEVER
+from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
 
@@ -214,6 +215,35 @@ def test_on_a_disk_faster_than_the_window_no_ack_is_proved():
     assert finding.lsns == proof.unproved != ()
     assert "the shortest sync took 2 µs" in finding.message
     assert "disk.flush_latency" in finding.message
+
+
+def test_an_ack_is_proved_from_the_nanosecond_on_in_which_its_sync_began():
+    evidence, _ = Run(20).make()
+    began = evidence.timeline.requests.submitted_ns[1::2]
+    for early, unproved in (
+        ([], ()),
+        ([7], (LsnRange(7, 7),)),
+        ([3, 7], (LsnRange(3, 3), LsnRange(7, 7))),
+    ):
+        earliest = began - np.isin(np.arange(1, 21), early)
+        dating = replace(evidence.dating, earliest_ns=earliest)
+        proof = prove_acks(replace(evidence, dating=dating), exposure(evidence))
+        assert proof.unproved == unproved
+
+
+def test_a_record_is_acknowledged_with_those_after_it_if_their_ack_may_have_been_first():
+    _, history = Run(4).make()
+    dating = AckDating(history.ack_ns, history.ack_ns, np.array([40, 20, 30, 50]), AckBasis.CLOCK)
+    assert earliest_acks(history, dating, np.arange(1, 6)).tolist() == [20, 20, 30, 50, int(NEVER)]
+
+
+def test_a_clock_of_a_guest_that_goes_back_by_a_nanosecond_dates_nothing():
+    _, history = Run(50).make()
+    stamps = history.ack_guest_ns.copy()
+    stamps[30] = stamps[29] - 1
+    dating = date_acks(replace(history, ack_guest_ns=stamps))
+    assert (dating.basis, dating.earliest_ns) == (AckBasis.RECEIPT, None)
+    assert "went back" in dating.reason
 
 
 @pytest.mark.parametrize("rate", [-0.004, -0.0001, 0.002, 0.03])

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines that the host's kernel stamps: not too early, nor by a clock that was set."""
 
+import itertools
+import socket
+import struct
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +15,7 @@ from powercut.channel.stamped_source import Distance, StampedSource
 from powercut.model.binding import Binding
 from powercut.model.operations import Packet
 
+SO_TIMESTAMPNS = 35
 SOON_S = 60.0
 HOUR_NS = 3600 * 10**9
 
@@ -54,6 +59,29 @@ def test_once_the_clock_was_set_the_receipt_counts(by_ns):
         assert not packet.stamped
         assert packet.at_ns >= received
         clock.by_ns = 0  # that it was set back makes it no better
+    source.close()
+
+
+def test_a_clock_that_was_set_by_a_nanosecond_more_than_is_open_does_not_hold():
+    """Each reading leaves 10 ns open."""
+    set_by = [0]
+    ticks = itertools.cycle((0, 10))
+    distance = Distance(lambda: 1000 + set_by[0], lambda: next(ticks))
+    assert distance.bounds(1000) == (0, 10)
+    for by_ns, holds, bounds in ((10, True, (0, 0)), (-1, False, (1, 0)), (10, False, (1, 0))):
+        set_by[0] = by_ns
+        assert (distance.holds(), distance.bounds(1000)) == (holds, bounds)
+
+
+def test_a_stamp_that_lies_a_nanosecond_after_its_receipt_is_not_believed(monkeypatch):
+    source = StampedSource(
+        SimpleNamespace(holds=lambda: True, bounds=lambda real_ns: (real_ns, real_ns))
+    )
+    stamp = [(socket.SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("@ll", 0, 500))]
+    monkeypatch.setattr(source, "receive", lambda: (b"+ 1\n", stamp))
+    for received, at, stamped in ((500, 500, True), (499, 499, False), (900, 500, True)):
+        monkeypatch.setattr(time, "monotonic_ns", lambda received=received: received)
+        assert source.next() == Packet(at, b"+ 1\n", stamped)
     source.close()
 
 

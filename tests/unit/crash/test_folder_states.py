@@ -37,7 +37,7 @@ class Tape:
 
     def add(self, op: FolderOp, number: int, **rest: object) -> Tape:
         self.now += 10
-        done = int(NEVER) if rest.pop("in_flight", False) else self.now + 5
+        done = int(NEVER) if rest.pop("in_flight", False) else rest.pop("done", self.now + 5)
         self.requests.append(FolderRequest(op, number, self.now, done, **rest))  # type: ignore[arg-type]  # the fields by name
         return self
 

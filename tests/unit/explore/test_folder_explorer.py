@@ -4,23 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from folders_judged import judged_by
 
+from powercut.checkers.repetition import Repeats
+from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
+from powercut.explore.folder import FolderMedium
+from powercut.explore.folder_judge import FolderJudge
 from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
-from powercut.model.verdict import Verdict
+from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.folder import CaptureRecording, build_tree
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 from powercut.workload.program.claims import history_of
 
+JOURNAL = Promise.JOURNAL
 FILE = 2
 OPERATIONS = 12
 CUT = 100_000
@@ -82,6 +88,48 @@ def judged(
     tmp_path: Path, recording: CaptureRecording, check: Callable[[Path], Observation]
 ) -> CaptureResult:
     return judged_by(check, recording, Promise.JOURNAL, tmp_path / "states", states=200)
+
+
+def judge_of(
+    recording: CaptureRecording, check: Callable[[Path], Observation], scratch: Path
+) -> FolderJudge:
+    return FolderJudge(recording, JOURNAL, lambda state, _: check(state), scratch)
+
+
+def test_a_cut_requires_what_was_acknowledged_before_it_to_the_nanosecond(tmp_path: Path) -> None:
+    with judge_of(recorded(tmp_path, synced=False), numbers, tmp_path) as judge:
+        at_ack, after = (judge.judge(CrashState(at, ())) for at in (150, 151))
+        assert (at_ack.lsns, at_ack.required) == (frozenset(), ())
+        assert (after.lsns, after.required) == ({1}, (LsnRange(1, 1),))
+
+
+def test_states_are_those_after_the_start_up_to_the_cut_and_at_it(tmp_path: Path) -> None:
+    said = [Packet(15, b"ready\n"), Packet(20, b"? 1\n"), Packet(CUT - 1, b"+ 1\n")]
+    recording = replace(recorded(tmp_path, synced=False), history=history_of(said, CUT))
+    with judge_of(recording, numbers, tmp_path) as judge:
+        instants = FolderMedium(recording, JOURNAL, judge).instants(list(InstantKind))
+    # The sync of the header has begun at 14 and ended at 15.
+    assert (instants[0], instants[-1]) == (16, CUT)
+
+
+def test_a_folder_that_was_asked_again_is_not_asked_once_more(tmp_path: Path) -> None:
+    """What equal folders have said counts once, however many states look so."""
+    asked = []
+
+    def check(state: Path) -> Observation:
+        asked.append(state)
+        return numbers(state)
+
+    with judge_of(recorded(tmp_path, synced=False), check, tmp_path) as judge:
+        first, same = (judge.ask(CrashState(at, ()))() for at in (151, 160))
+    assert (first.pruned, first.repeats, same.pruned, same.repeats) == (
+        False,
+        Repeats(1),
+        True,
+        Repeats(),
+    )
+    assert [finding.lsns for finding in first.findings] == [(LsnRange(1, 1),)]
+    assert (first.findings, len(asked)) == (same.findings, 2)
 
 
 @pytest.mark.parametrize(("synced", "verdict"), [(True, "SAFE"), (False, "LOSSY")])

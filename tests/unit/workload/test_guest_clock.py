@@ -67,6 +67,13 @@ def test_exact_clocks_give_exact_instants_whatever_the_receipts_were():
     assert (proof.basis, proof.window_ns, proof.gained_ns) == (AckBasis.CLOCK, 2 * NS, LATE_NS - NS)
 
 
+def test_lines_whose_clock_goes_back_by_a_nanosecond_count_from_their_receipt():
+    again = replace(SAID[2], guest_ns=SAID[1].guest_ns - 1)
+    proof = promised([*EXACT, SAID[0], SAID[1], again, SAID[3]]).proof
+    assert (proof.basis, proof.window_ns) == (AckBasis.RECEIPT, None)
+    assert "went back" in proof.reason
+
+
 def test_a_slow_ping_dates_an_ack_later_never_earlier():
     trips = pings(MS - 1, *(at * MS for at in range(1, 101)), way_ns=2 * MS)
     late = [replace(one, at_ns=one.at_ns + LATE_NS) for one in SAID]

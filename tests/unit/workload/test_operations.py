@@ -13,6 +13,7 @@ from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import history_of, sighting_of
+from powercut.workload.program.promises import ProgramPromises
 
 K = FindingKind
 
@@ -98,9 +99,35 @@ def test_what_is_required_depends_on_the_instant():
     assert judged("? 1, + 1, ? 2, + 2", "= 1", instant=41) == [(K.LOST, "LOSSY", ["2"])]
 
 
+@pytest.mark.parametrize(("instant", "last", "lost"), [(40, 1, []), (41, 2, ["2"])])
+def test_a_run_has_promised_what_it_acknowledged_before_the_instant(instant, last, lost):
+    promises = ProgramPromises(said("? 1, + 1, ? 2, + 2"))
+    claims = promises.claims_at(instant)
+    assert (claims.required, claims.attempted) == ((LsnRange(1, last),), 2)
+    findings = promises.check(claims, Observation((), lines=b"= 1\n"))
+    assert [str(span) for finding in findings for span in finding.lsns] == lost
+
+
+def test_a_mount_that_was_not_tried_to_its_end_convicts_nobody():
+    promises = ProgramPromises(said("? 1, + 1"))
+    claims = promises.claims_received()
+    for complete, expected in (
+        (True, (K.NOT_RECOVERED, "LOSSY")),
+        (False, (K.INCOMPLETE, "INCONCLUSIVE")),
+    ):
+        seen = Observation((), recovered=False, complete=complete, failure="no memory")
+        (finding,) = promises.check(claims, seen)
+        assert (finding.kind, finding.verdict.name) == expected
+    assert promises.difference(claims, seen).missing == ()
+    assert promises.difference(claims, Observation(())).missing == (LsnRange(1, 1),)
+
+
 def test_an_attempt_that_is_announced_late_convicts_nobody():
     """No disk returns what was not yet written: the program has said it too late."""
-    assert judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=21) == [(K.INCOMPLETE, "INCONCLUSIVE", [])]
+    for instant in (21, 30):
+        late = judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=instant)
+        assert late == [(K.INCOMPLETE, "INCONCLUSIVE", [])]
+    assert judged("? 1, + 1, ? 2, + 2", "= 1-2", instant=31) == []
     assert judged("? 1, + 1, ? 2, + 2", "= 1-3", instant=21) == [
         (K.NEVER_ATTEMPTED, "LOSSY", ["3"]),
         (K.INCOMPLETE, "INCONCLUSIVE", []),
