@@ -8,6 +8,11 @@ from dataclasses import replace
 import pytest
 from test_explored_trial import Honest, explored, live, on_file_system
 
+from powercut.crash.states import CrashState
+from powercut.explore import worker as explore_worker
+from powercut.explore.request import Prune
+from powercut.explore.work import Work
+from powercut.explore.worker import LocalWorker
 from powercut.model.observation import Extent
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.port import SecondLook
@@ -80,6 +85,74 @@ def test_a_loss_of_the_shorter_way_alone_is_none_and_is_told(world, monkeypatch)
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert {finding.kind for finding in result.findings} == {FindingKind.DISAGREEMENT}
     assert "the guest is believed" in result.findings[0].message
+
+
+class LosesAnother(Short):
+    """The longer way sees record 7; record 6 it does not see, twice."""
+
+    blind = 2
+    looks = 0
+
+    def look_again(self, writes, *, timeout_s):
+        self.looks += 1
+        seen = Honest.recover(self, writes, timeout_s=timeout_s)
+        there = Extent(0, 5, SlotState.INTACT, 1), Extent(6, 1, SlotState.INTACT, 7)
+        return replace(seen, extents=there) if self.looks <= self.blind else seen
+
+
+class LosesAnotherOnce(LosesAnother):
+    """It does so once."""
+
+    blind = 1
+
+
+SHORTER_DIFFERS = (Verdict.INCONCLUSIVE, "the guest is believed", ())
+
+
+@pytest.mark.parametrize(
+    ("engine", "told"),
+    [
+        (Short, [SHORTER_DIFFERS]),
+        (Loses, [(Verdict.LOSSY, "acknowledged and gone", (LsnRange(7, 7),))]),
+        (
+            LosesAnother,
+            [(Verdict.LOSSY, "acknowledged and gone", (LsnRange(6, 6),)), SHORTER_DIFFERS],
+        ),
+        (
+            LosesAnotherOnce,
+            [(Verdict.INCONCLUSIVE, "not repeated", (LsnRange(6, 6),)), SHORTER_DIFFERS],
+        ),
+    ],
+)
+def test_what_the_shorter_way_said_of_an_equal_disk_is_not_what_the_guest_says(
+    world, monkeypatch, engine, told
+):
+    """When that disk was looked at, record 7 had not been acknowledged."""
+    monkeypatch.setattr(explore_worker, "RERUN_ONE_IN", 1 << 40)
+    recorded = on_file_system(world, monkeypatch, engine)
+    work = Work(recorded.directory.path, recorded.directory.run, "guest", Prune.BYTES, 1)
+    with LocalWorker(work, recorded) as worker:
+        before, after = worker.judge([CrashState(735, (12,)), CrashState(760, ())]).judged
+    assert before.findings == ()
+    assert len(after.findings) == len(told)
+    for finding, (verdict, words, lsns) in zip(after.findings, told, strict=True):
+        assert (finding.verdict, words in finding.message, finding.lsns) == (verdict, True, lsns)
+
+
+def test_why_the_shorter_way_is_not_to_be_believed_is_told_once(world, monkeypatch):
+    class Doubted(Honest):
+        doubts = ("a check in the guest said something else",)
+        on_host = same_files = 0
+        was_short = False
+        look_again = Honest.recover
+
+    recorded = on_file_system(world, monkeypatch, Doubted)
+    work = Work(recorded.directory.path, recorded.directory.run, "guest", Prune.NOTHING, 1)
+    with LocalWorker(work, recorded) as worker:
+        first, second = worker.judge([CrashState(735, ()), CrashState(860, ())]).judged
+    (told,) = first.findings
+    assert (told.kind, told.message) == (FindingKind.DISAGREEMENT, *Doubted.doubts)
+    assert second.findings == ()
 
 
 def test_a_loss_of_both_ways_convicts(world, monkeypatch):

@@ -124,7 +124,13 @@ def test_another_loss_is_another_answer_but_of_another_kernel(tmp_path: Path) ->
     found, fewer, more = (
         Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(3, last),)) for last in (4, 3, 5)
     )
-    answers = {"fewer": [fewer] * 3, "more": [more] * 3, "changing": [found, more, found]}
+    unknown = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no memory")
+    answers = {
+        "fewer": [fewer] * 3,
+        "more": [more] * 3,
+        "changing": [found, more, found],
+        "unknown": [unknown] * 3,
+    }
     heard = {}
     for name, said in answers.items():
         for other in (False, True):
@@ -138,6 +144,8 @@ def test_another_loss_is_another_answer_but_of_another_kernel(tmp_path: Path) ->
         ("more", True): ("yes", Repeats(3)),
         ("changing", False): ("no", Repeats(2, 1)),
         ("changing", True): ("no", Repeats(2, 1)),
+        ("unknown", False): ("not tried", Repeats(1, 1)),
+        ("unknown", True): ("not tried", Repeats(1, 1)),
     }
 
 

@@ -66,6 +66,7 @@ def recorded(tmp_path):
         there,
         *,
         mark="",
+        mark_after="",
         damage=(),
         shift_s=0,
         first_s=0,
@@ -134,6 +135,8 @@ def recorded(tmp_path):
             if mark:
                 disk.mark(mark)
             cut = disk.cut(CutPolicy.DROP, 1, directory.recovery_log, timeout_s=AMPLE_S)
+            if mark_after:
+                disk.mark(mark_after)
         half = len(packets) // 2
         packets = [
             Packet(p.at_ns + (first_s if at < half else shift_s) * 10**9, p.data)
@@ -164,6 +167,13 @@ def test_an_operation_that_is_gone_is_lost_trouble_or_not(recorded):
     assert result.verdict is Verdict.LOSSY
     lost = [finding for finding in result.findings if finding.kind is FindingKind.LOST]
     assert [finding.lsns for finding in lost] == [(LsnRange(7, 7),)]
+
+
+def test_an_operation_that_was_never_tried_is_there_by_no_cut_of_a_recorded_disk(recorded):
+    result = judge_recording(recorded(b"= 0-20\n"))
+    assert (result.verdict, result.commits_lost) == (Verdict.LOSSY, 0)
+    (finding,) = result.findings
+    assert (finding.kind, finding.lsns) == (FindingKind.NEVER_ATTEMPTED, (LsnRange(20, 20),))
 
 
 def test_an_error_that_was_met_is_named_and_its_loss_is_its_own(recorded):
@@ -242,11 +252,13 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
             {"mark": "refusing requests: ENOSPC"},
             "below the disk under test: refusing requests: ENOSPC",
         ),
+        ({"mark": "failing syncs: EIO"}, "below the disk under test: failing syncs: EIO"),
+        ({"mark_after": "failing reads: EIO"}, "during recovery: failing reads: EIO"),
         ({"damage": ("lines were lost",)}, "lines were lost"),
         ({"shift_s": -60}, "went back"),
         ({"first_s": -60, "shift_s": -60}, "they are of another clock"),
     ],
-    ids=["reads", "requests", "lines", "clock", "another-clock"],
+    ids=["reads", "requests", "syncs", "recovery", "lines", "clock", "another-clock"],
 )
 def test_a_recording_that_its_host_damaged_convicts_nobody(recorded, how, why):
     result = judge_recording(recorded(ALL_BUT_ONE, **how))
@@ -300,6 +312,15 @@ def test_a_check_convicts_only_if_it_finds_what_is_there(
     assert (result.verdict, result.positive.where, result.positive.found) == (verdict, where, found)
     assert result.positive.passed is (verdict is not Verdict.INCONCLUSIVE)
     assert result.commits_lost == (verdict is Verdict.LOSSY)
+
+
+@pytest.mark.parametrize(("also", "never"), [(b"", True), (b"x 7 torn\n", False)])
+def test_what_is_there_and_wrong_with_every_write_was_written(recorded, also, never):
+    result = judge_recording(
+        recorded(ALL_BUT_ONE, issued=ALL_BUT_ONE + also, ended=ran(36, b"= 0-35\n"))
+    )
+    (lost,) = [one for one in result.findings if one.kind is FindingKind.LOST]
+    assert (lost.lsns, "never written" in lost.message) == ((LsnRange(7, 7),), never)
 
 
 @pytest.mark.parametrize(
