@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mutants import (
     beliefs,
     c_parts,
+    edges,
     evidence,
     folders,
     judging,
@@ -51,6 +52,7 @@ MUTANTS = (
     *beliefs.MUTANTS,
     *lending.MUTANTS,
     *presses.MUTANTS,
+    *edges.MUTANTS,
 )
 
 

@@ -156,6 +156,34 @@ FOLDERS = Suite(
         pytest("tests/unit/explore/test_folder_explorer.py", "tests/unit/disk/test_folder_log.py"),
     ),
 )
+EDGES = Suite(
+    "edges",
+    (),
+    (
+        pytest("tests/unit/crash/test_folder_instants.py"),
+        pytest(
+            "tests/unit/workload/test_operations.py",
+            "tests/unit/workload/test_program_positive.py",
+            "tests/unit/verdict/test_listened_verdict.py",
+        ),
+        pytest("tests/unit/explore/test_folder_explorer.py"),
+    ),
+)
+WHOSE = Suite(
+    "whose answer it is",
+    (),
+    (pytest("tests/unit/explore/test_second_look.py", "tests/unit/explore/test_who_convicts.py"),),
+)
+EARLY = Suite("early acks", (), (pytest("tests/planted/test_early_acks.py"),))
+STAMPED = Suite(
+    "stamped lines",
+    (),
+    (
+        pytest(
+            "tests/unit/workload/test_guest_clock.py", "tests/unit/channel/test_stamped_lines.py"
+        ),
+    ),
+)
 REACHED = Suite(
     "how far a run comes",
     (),
