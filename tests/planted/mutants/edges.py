@@ -122,6 +122,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "line.at_ns >= cut_ns - 1",
             "what was acknowledged in the nanosecond before the cut is not required",
         ),
+        (
+            "ends-at-an-impossible-claim",
+            At("history_of", "if problem:\n    trouble.add(problem)\n    continue"),
+            "if problem:\n    trouble.add(problem)\n    break",
+            "what is acknowledged after a claim that cannot be is not required",
+        ),
     ),
     *edge(
         f"{_H}/workload/program/check.py",
@@ -199,6 +205,12 @@ MUTANTS: tuple[Mutant, ...] = (
             At("_sync_names_journal", "request.submitted_ns"),
             "request.completed_ns",
             "in a journal a sync covers names that were changed while it was under way",
+        ),
+        (
+            "fdatasync-forgets-the-making",
+            At("_sync_names_journal", "row.change.made is not None"),
+            "row.change.made is None",
+            "in a journal fdatasync of a new file leaves its name for later",
         ),
         (
             "durable-from-its-submission",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from handmade import Handmade
-from test_folder_states import CUT, FILE, JOURNAL, POSIX, Tape, contents
+from test_folder_states import CUT, FILE, JOURNAL, OTHER, POSIX, Tape, contents
 
 from powercut.crash.folder_rows import Promise
 from powercut.crash.sets import durability_sets, first_covering_flush_ns
@@ -22,6 +22,7 @@ from powercut.model.units import NEVER
 from powercut.recording.folder import build_tree
 
 CHANGES = {
+    "making": (FolderOp.CREATE, ROOT_OBJECT, {"other": OTHER, "names": ("b",)}),
     "rename": (FolderOp.RENAME, ROOT_OBJECT, {"other": ROOT_OBJECT, "names": ("a", "b")}),
     "unlink": (FolderOp.UNLINK, ROOT_OBJECT, {"names": ("a",)}),
     "mode": (FolderOp.ATTRIBUTES, FILE, {"attributes": Attributes(mode=0o600)}),
@@ -36,6 +37,9 @@ WAYS = [
     *((promise, name, FILE, WHOLE) for promise in Promise for name in ("mode", "truncation")),
     *((promise, "contents", FILE, part) for promise in Promise for part in (WHOLE, PART)),
     (JOURNAL, "rename", FILE, WHOLE),
+    (JOURNAL, "making", OTHER, WHOLE),
+    (JOURNAL, "making", OTHER, {"data_only": True}),
+    (JOURNAL, "truncation", FILE, {"data_only": True}),
 ]
 
 

@@ -154,6 +154,13 @@ def test_impossible_claims_are_trouble_and_require_nothing_more(lines, trouble):
     assert ("+ 1" in lines.split(", ")[:2]) >= bool(history.acked_before(10**6))
 
 
+def test_what_comes_after_an_impossible_claim_and_after_the_cut_counts_all_the_same():
+    history = said("? 1, + 1, + 1, ? 2, + 2")
+    assert (len(history.trouble), sorted(history.acked_before(10**6))) == (1, [1, 2])
+    late = history_of([Packet(50, b"+ 9\n"), Packet(10, b"? 1\n"), Packet(20, b"+ 1\n")], 40)
+    assert (late.trouble, sorted(late.acked_before(10**6))) == ((), [1])
+
+
 def test_a_failed_operation_may_be_tried_again():
     history = said("? 1, - 1, ? 1, + 1")
     assert (history.trouble, sorted(history.acked_before(10**6))) == ((), [1])
