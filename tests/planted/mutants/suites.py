@@ -152,7 +152,11 @@ FOLDERS = Suite(
     "captured folders",
     (),
     (
-        pytest("tests/unit/crash/test_folder_states.py", "tests/unit/crash/test_folder_ranges.py"),
+        pytest(
+            "tests/unit/crash/test_folder_states.py",
+            "tests/unit/crash/test_folder_ranges.py",
+            "tests/unit/crash/test_folder_instants.py",
+        ),
         pytest("tests/unit/explore/test_folder_explorer.py", "tests/unit/disk/test_folder_log.py"),
     ),
 )
