@@ -195,7 +195,8 @@ static void sync_object(fuse_req_t req, const struct object *object, int data_on
     if (!ours && ranged) {
         uint64_t end;
         if (range_of_sync(thread, object, &request.offset, &end))
-            folder_doubt("failing syncs: what a sync was of cannot be told: no /proc/TID/syscall");
+            folder_doubt("failing syncs: what a sync was of cannot be told, since /proc/TID/syscall "
+                         "cannot be read (in a container: --cap-add SYS_PTRACE)");
         request.length = end ? end - request.offset : 0;
     }
     int error = ours ? 0 : request_submit(&request, NULL, 0);

@@ -219,7 +219,8 @@ def try_folder() -> None:
             raise HostError(
                 f"no command runs in a captured folder\noutput: {tail(output) or status}",
                 hint="it needs bubblewrap, and namespaces inside of namespaces; in a container: "
-                "--privileged, or --cap-add SYS_ADMIN --security-opt seccomp=unconfined",
+                "--privileged, or --cap-add SYS_ADMIN --cap-add SYS_PTRACE --security-opt "
+                "seccomp=unconfined",
             )
 
 
