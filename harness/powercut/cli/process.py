@@ -60,20 +60,28 @@ def _status(closed: bool) -> int:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt) as error:
-        number = getattr(error.__cause__ or error, "number", None)
-        with contextlib.suppress(OSError):  # a terminal that has been closed
-            echo("interrupted" if number is None else "ended by a signal", err=True)
-        if number is not None:
-            _end_by(number)
-        _leave_at_once()
-        return INTERRUPTED
+        return _say_interrupted(error.__cause__ or error)
     except PowercutError as error:
         return _say(error)
     except Exception as error:
+        # Until Python 3.12 one that comes while a class is made has become the cause of another.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            return _say_interrupted(error.__cause__)
         mistake = None if _remedy(error) else mistake_of(error, sys.argv[1:])
         if mistake is None:
             raise
         return _say(mistake)
+
+
+def _say_interrupted(error: BaseException) -> int:
+    """The exit status, unless the process ends by the signal that it was."""
+    number = getattr(error, "number", None)
+    with contextlib.suppress(OSError):  # a terminal that has been closed
+        echo("interrupted" if number is None else "ended by a signal", err=True)
+    if number is not None:
+        _end_by(number)
+    _leave_at_once()
+    return INTERRUPTED
 
 
 def _say_unkept_key() -> None:

@@ -152,6 +152,21 @@ def test_an_interrupt_that_waits_ends_it_without_a_word():
         assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+def test_an_interrupt_while_a_class_is_made_is_no_traceback():
+    """As while a module is imported; Python 3.11 wraps it."""
+    code = (
+        "from powercut.cli import main, process\n"
+        "class Once:\n"
+        "    def __set_name__(self, owner, name): raise KeyboardInterrupt\n"
+        "process.cli.main = lambda **_: type('Made', (), {'once': Once()})\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
 def test_an_early_interrupt_is_no_traceback():
     """From the moment in which `main` has begun."""
     code = (
