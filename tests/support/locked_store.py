@@ -8,13 +8,14 @@ where it says which.  Operation N is in the store N % len(WAYS).
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
+from python_script import write_script
+
 WAYS: Final = ("node", "node-and-boot", "host-name", "machine-id", "pid", "start", "boot")
 
-TEXT: Final = """#!PYTHON
+TEXT: Final = """
 import os, socket, sys, uuid
 
 WAYS, FORGETFUL = @WAYS@, @FORGETFUL@
@@ -109,8 +110,6 @@ def locked_store(folder: Path, *, forgetful: str = "", last: int = 0) -> Path:
     """The program, made in `folder`; the store `forgetful` does not sync, and after operation
     `last` it ends, if there is one."""
     program = folder / "locked"
-    text = TEXT.replace("PYTHON", sys.executable, 1).replace("@WAYS@", repr(WAYS))
-    text = text.replace("@FORGETFUL@", repr(forgetful)).replace("@LAST@", str(last))
-    program.write_text(text)
-    program.chmod(0o755)
+    text = TEXT.replace("@WAYS@", repr(WAYS)).replace("@FORGETFUL@", repr(forgetful))
+    write_script(program, text.replace("@LAST@", str(last)))
     return program
