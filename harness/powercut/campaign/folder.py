@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import shlex
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +12,6 @@ from typing import Final
 
 from powercut import __version__
 from powercut.campaign.further import Further
-from powercut.channel.lines import LineCounter
 from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
 from powercut.disk.folder_log import read_folder_log
@@ -22,7 +19,7 @@ from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
-from powercut.model.enough import LONGER, OPERATIONS_MIN
+from powercut.model.enough import LONGER
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
@@ -35,14 +32,13 @@ from powercut.recover.native.folder import (
     written_elsewhere,
 )
 from powercut.rig.folder import CapturedFolder
+from powercut.rig.folder_acks import FolderAcks
 from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
 from powercut.rig.kept_inodes import kept_inodes
 from powercut.rig.scratch import scratch
 from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
 from powercut.verdict.folder import verdict_of_capture
-
-_POLL_S = 0.01
 
 STATE_S: Final = 60.0
 """What one check may take, if nothing is said."""
@@ -71,44 +67,13 @@ class CaptureOrder:
     goes_on: bool = False
 
 
-class _Acks:
-    """Counts what a program acknowledges, and wakes who waits for so many (0: for none), or once it
-    has said too much."""
-
-    def __init__(self, wanted: int) -> None:
-        self._wanted = wanted
-        self._counter = LineCounter()
-        self.enough = threading.Event()
-
-    @property
-    def said_too_much(self) -> bool:
-        """Whether nothing more is heard."""
-        return bool(self._counter.too_much)
-
-    @property
-    def count(self) -> int:
-        """So far."""
-        return self._counter.acks
-
-    def hear(self, data: bytes) -> None:
-        self._counter.take(data)
-        if self._counter.too_much or 0 < self._wanted <= self._counter.acks:
-            self.enough.set()
-
-    @property
-    def too_few(self) -> bool:
-        """Whether the program has begun, and acknowledged too little to prove anything."""
-        return self._counter.begun and self._counter.acks < OPERATIONS_MIN
-
-
 def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     """Runs the command until the cut, and seals what was recorded.  Raises HostError."""
-    acks = _Acks(order.acks)
+    acks = FolderAcks(order.acks)
     where, machine = Path.cwd(), MachineIdentity(order.seed)
     argv: Sequence[str] = order.command
     if order.share:
         argv = share_argv(order.share, order.folder, order.command, machine)
-    status: int | None = None
     damage: list[str] = []
     captured = CapturedFolder(
         order.folder,
@@ -123,18 +88,11 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
             captured.run(sharing_command(argv, order.folder, where, memory))
         else:
             captured.run(confined_command(argv, order.folder, where, memory, machine))
-        begin = time.monotonic()
-        further = None
+        is_enough = None
         if order.goes_on:
             further = Further(directory.log, asked=order.acks, seconds=order.seconds)
-        while status is None:
-            if time.monotonic() > begin + order.seconds * (LONGER if acks.too_few else 1):
-                break
-            if acks.enough.wait(_POLL_S):
-                if further is None or acks.said_too_much or further.is_enough(acks.count):
-                    break
-                time.sleep(_POLL_S)
-            status = captured.wait_ended(timeout_s=0)
+            is_enough = further.is_enough
+        status = acks.wait(captured, order.seconds, longer=LONGER, is_enough=is_enough)
         try:
             captured.cut()
         except HostError as error:

@@ -73,19 +73,6 @@ class Covered:
         covered = left[inside]
         self.durable_ns[covered] = np.minimum(self.durable_ns[covered], done)
 
-    def cut_by(self, request: FolderRequest) -> dict[int, list[int]]:
-        """Of each change that was done and lies in part in what is synced: where that part begins
-        or ends.
-        """
-        begin, end = reach_of(request)
-        early = np.flatnonzero(self._done < request.submitted_ns)
-        touched = early[(self._begin[early] < end) & (self._end[early] > begin)]
-        return {
-            at: inner
-            for at in touched.tolist()
-            if (inner := [one for one in (begin, end) if self._begin[at] < one < self._end[at]])
-        }
-
 
 def pieces(requests: Iterable[FolderRequest]) -> list[FolderRequest]:
     """The requests, each write of which some syncs cover a part cut there into several: one of
@@ -104,11 +91,14 @@ def pieces(requests: Iterable[FolderRequest]) -> list[FolderRequest]:
             written[request.object].append(index)
     cuts: dict[int, set[int]] = defaultdict(set)
     for number, indices in written.items():
-        touched = [known[index] for index in indices]
-        changes = Covered(*columns_of(touched), np.zeros(len(touched), dtype=np.int64))
+        spans = [(known[index].offset, known[index].length) for index in indices]
+        begin, length = np.array(spans, dtype=np.int64).T
+        done = np.array([known[index].completed_ns for index in indices], dtype=np.int64)
         for sync in syncs[number]:
-            for at, inner in changes.cut_by(sync).items():
-                cuts[indices[at]].update(inner)
+            for edge in reach_of(sync):
+                inside = (begin < edge) & (edge < begin + length) & (done < sync.submitted_ns)
+                for at in np.flatnonzero(inside).tolist():
+                    cuts[indices[at]].add(edge)
     return [
         piece
         for index, request in enumerate(known)
@@ -116,25 +106,17 @@ def pieces(requests: Iterable[FolderRequest]) -> list[FolderRequest]:
     ]
 
 
-def columns_of(requests: list[FolderRequest]) -> tuple[I64, I64, I64]:
-    """Where each begins and ends, and when it was completed."""
-    rows = [(one.offset, one.offset + one.length, one.completed_ns) for one in requests]
-    begin, end, done = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    return begin, end, done
-
-
 def _cut(request: FolderRequest, places: list[int]) -> list[FolderRequest]:
-    edges = [request.offset, *places, request.offset + request.length]
     if not places:
         return [request]
+    edges = [request.offset, *places, request.offset + request.length]
+    data = request.data_offset - request.offset if request.data_offset >= 0 else None
     return [
         replace(
             request,
             offset=begin,
             length=end - begin,
-            data_offset=-1
-            if request.data_offset < 0
-            else request.data_offset + begin - request.offset,
+            data_offset=-1 if data is None else data + begin,
         )
         for begin, end in itertools.pairwise(edges)
     ]

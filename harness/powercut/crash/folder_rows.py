@@ -83,13 +83,14 @@ class Row:
 
 
 @dataclass
-class _Namespace:
+class Namespace:
     """The folder as the program sees it, to know what a name leads to."""
 
     entries: dict[tuple[int, str], int] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=lambda: defaultdict(int))
 
     def apply(self, change: NameChange) -> NameChange:
+        """Follows it, and gives it back."""
         for parent, name, number in change.entries:
             self.entries.pop((parent, name), None)
             if number is not None:
@@ -100,7 +101,7 @@ class _Namespace:
 def folder_rows(folder: FolderTimeline, promise: Promise) -> list[Row]:
     """All rows, in the order of their submission."""
     rows: list[Row] = []
-    live = _Namespace()
+    live = Namespace()
     cells = 0
 
     def add(request: FolderRequest, change: Change) -> None:
@@ -111,7 +112,7 @@ def folder_rows(folder: FolderTimeline, promise: Promise) -> list[Row]:
     for request in pieces(folder.requests):
         at = request.object * REGION + request.offset
         if request.op in NAMING:
-            for name_change in _name_changes(request, live, promise):
+            for name_change in name_changes(request, live, promise):
                 add(request, name_change)
         elif request.op is FolderOp.FLUSH:
             rows.append(Row(request, RequestKind.FLUSH, 0, 0))
@@ -137,7 +138,8 @@ def folder_rows(folder: FolderTimeline, promise: Promise) -> list[Row]:
     return rows
 
 
-def _name_changes(request: FolderRequest, live: _Namespace, promise: Promise) -> list[NameChange]:
+def name_changes(request: FolderRequest, live: Namespace, promise: Promise) -> list[NameChange]:
+    """What a call changes, which `live` follows."""
     parent, name = request.object, request.names[0]
     if request.op in MAKING or request.op is FolderOp.LINK:
         made = request.other if request.op in MAKING else None

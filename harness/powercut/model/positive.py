@@ -116,8 +116,8 @@ class PositiveControl:
             return f"{what}: {self.where.words}, where nothing was lost, {self.trouble}"
         if self.unwritten:
             return (
-                f"{self._unwritten}: the program kept them in its own memory, which ends with it, "
-                "or they have nothing to write and the check does not report them"
+                f"{self.kept_back}, or they have nothing to write and the check does not report "
+                "them"
             )
         also = f"; {self.trouble}" if self.trouble else ""
         return (

@@ -28,7 +28,7 @@ from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
 from powercut.recording.open_recording import Recording
 from powercut.recover.plan import HostRoot, Mount, Read, RecoveryPlan
-from powercut.recover.port import ImageWrite
+from powercut.recover.state_image import image_write
 from powercut.recover.uml.boot import Terminal
 from powercut.recover.uml.engine import UmlEngine
 from powercut.rig import commands as commands_of
@@ -62,10 +62,7 @@ def open_program_shell(recording: Recording, state: CrashState, *, commands: str
         if commands is not None:
             (folder / _COMMANDS).write_text(commands)
         plan = _plan(recording, root, folder)
-        writes = [
-            ImageWrite(one.offset, one.length, one.data)
-            for one in recording.space.image_writes(state)
-        ]
+        writes = [image_write(one) for one in recording.space.image_writes(state)]
         kernel = recovery_kernel(program_kernel(recording.system.parameters))
         with UmlEngine(recording.base, plan, kernel=kernel, terminal=terminal) as engine:
             engine.start(timeout_s=_START_S)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import pairwise
 
+from powercut.crash.folder_rows import Namespace, Promise, name_changes
 from powercut.model.folder import MAKING, NAMING, FolderOp, FolderRequest, FolderTimeline
 from powercut.model.reached import FilesMet, Reached
 from powercut.model.timeline import Timeline
@@ -57,24 +58,23 @@ class _Calls:
     """Follows names and sizes, to know what a call replaces and what it cuts off."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[int, str], int] = {}
-        self._sizes: dict[int, int] = defaultdict(int)
+        self._live = Namespace()
         self._counts: dict[str, int] = defaultdict(int)
 
     def add(self, request: FolderRequest, *, counts: bool) -> None:
         """The next call; it `counts` if it is of the run."""
-        number = request.object
+        number, sizes = request.object, self._live.sizes
         what = ""
         if request.op in NAMING:
             what = self._name(request)
         elif request.op is FolderOp.TRUNCATE and request.attributes is None:
-            what = "truncated" if request.size < self._sizes[number] else ""
-            self._sizes[number] = request.size
+            what = "truncated" if request.size < sizes[number] else ""
+            sizes[number] = request.size
         elif request.op is FolderOp.GROW:
-            self._sizes[number] = max(self._sizes[number], request.size)
+            sizes[number] = max(sizes[number], request.size)
         elif request.op is FolderOp.WRITE:
             end = request.offset + request.length
-            self._sizes[number] = max(self._sizes[number], end)
+            sizes[number] = max(sizes[number], end)
         if counts:
             self._counts[what] += 1
 
@@ -90,17 +90,11 @@ class _Calls:
         )
 
     def _name(self, request: FolderRequest) -> str:
-        here = (request.object, request.names[0])
+        there = (request.other, request.names[-1])
+        replaced = request.op is FolderOp.RENAME and there in self._live.entries
+        name_changes(request, self._live, Promise.JOURNAL)
         if request.op in MAKING or request.op is FolderOp.LINK:
-            self._entries[here] = request.other
             return "made"
-        old = self._entries.pop(here, None)
         if request.op is not FolderOp.RENAME:
             return "removed"
-        there = (request.other, request.names[1])
-        replaced = self._entries.get(there)
-        if old is not None:
-            self._entries[there] = old
-        if request.exchange and replaced is not None:
-            self._entries[here] = replaced
-        return "renamed" if replaced is None or request.exchange else "replacing"
+        return "replacing" if replaced and not request.exchange else "renamed"

@@ -20,14 +20,13 @@ from powercut.channel.line_channel import LineChannel
 from powercut.channel.port import Channel, CommandResult, TakesFiles
 from powercut.machine.port import LINES, Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.paths import UNSYNCED_BINARY
 from powercut.rig.commands import SysfsWriteCache
 from powercut.scenario.settings import GuestWriteCache, ProgramSettings
 from powercut.trial.disks import TrialDisk, machine_of
 from powercut.trial.job import GRACE_S, RecordingInProgress
-from powercut.trial.positive import looks_of
+from powercut.trial.positive import looked_again
 from powercut.trial.program_lines import SHOWN, ProgramLines
 from powercut.workload.port import AcksByLines, Contents
 
@@ -236,13 +235,12 @@ class ForeignWork:
                 self._bring(channel)
                 self._sh(channel, 'mkdir -p "$1"', self._files.data)
                 seen = self._checked(channel, folder, used_again=True)
-                looks = looks_of(self._run, seen)
-                for number in range(2, looks + 1):
-                    again = self._checked(channel, folder, used_again=number < looks)
-                    if not self._run.workload.same(seen, again):
-                        words = "asked again after the cut, the check did not say the same"
-                        seen = Observation.failed(Failure.NOT_REPEATED, words)
-                        break
+                seen = looked_again(
+                    self._run,
+                    seen,
+                    lambda last: self._checked(channel, folder, used_again=not last),
+                    "asked again after the cut, the check did not say the same",
+                )
                 self._clean(channel)
             finally:
                 self._run.directory.write_text("recovery-console.txt", machine.diagnosis)

@@ -19,6 +19,7 @@ from typing import Final
 
 from powercut.checkers.repetition import ASKED, TWICE, loses
 from powercut.crash.states import StateSpace
+from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
 from powercut.model.reads import reads_of
@@ -27,6 +28,7 @@ from powercut.recording.instants import plain_state
 from powercut.recording.positive import needs_positive, positive_of
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
+from powercut.recover.state_image import image_write
 from powercut.rig.going_on import going_on
 from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.trial.job import RecordingInProgress
@@ -45,16 +47,32 @@ Opened = Callable[[RecoveryPlan], AbstractContextManager[RecoveryEngine]]
 """An engine that is up for another plan on the same disk."""
 
 
-def looks_of(run: RecordingInProgress, seen: Observation) -> int:
+def looked_again(
+    run: RecordingInProgress, seen: Observation, look: Callable[[bool], Observation], differs: str
+) -> Observation:
+    """`seen`, which the check has said of what the cut left; or that it `differs`, if a further
+    `look`, which is told whether it is the last, says something else.
+    """
+    looks = _looks_of(run, seen)
+    for number in range(2, looks + 1):
+        if not _by_lines(run).same(seen, look(number == looks)):
+            return Observation.failed(Failure.NOT_REPEATED, differs)
+    return seen
+
+
+def _by_lines(run: RecordingInProgress) -> AcksByLines:
+    assert isinstance(run.workload, AcksByLines)
+    return run.workload
+
+
+def _looks_of(run: RecordingInProgress, seen: Observation) -> int:
     """How often what the cut left is looked at in all, if the check has `seen` that at first.
 
     More often where it would convict; a control that must lose something convicts nobody.
     """
-    workload = run.workload
-    assert isinstance(workload, AcksByLines)
     if run.cut_ns is None or run.job.control not in (None, ControlKind.HONEST):
         return TWICE
-    promises = workload.promises_by_lines(read_lines(run.directory), run.cut_ns)
+    promises = _by_lines(run).promises_by_lines(read_lines(run.directory), run.cut_ns)
     return ASKED if loses(promises.check(promises.claims_received(), seen)) else TWICE
 
 
@@ -141,4 +159,4 @@ def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[I
     timeline = read_disk_log(run.directory, run.directory.read_record(), verify_payloads=False)
     space = StateSpace(timeline, promises.requirements)
     writes = space.image_writes(plain_state(space, cut_ns, everything=True))
-    return [ImageWrite(one.offset, one.length, one.data) for one in writes]
+    return [image_write(one) for one in writes]

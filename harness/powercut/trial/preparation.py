@@ -33,6 +33,7 @@ from powercut.model.reads import FileRead
 from powercut.model.timeline import Timeline
 from powercut.recording.instants import plain_state
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
+from powercut.recover.state_image import image_write
 from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
 from powercut.rig.scratch import scratch
@@ -233,7 +234,7 @@ def durable_at_first_ack(
     instant = int(requirements.ack_ns[0]) + 1
     space = StateSpace(timeline, requirements)
     writes = space.image_writes(plain_state(space, instant, everything=False))
-    return instant, [ImageWrite(one.offset, one.length, one.data) for one in writes]
+    return instant, [image_write(one) for one in writes]
 
 
 def _written_back_late(parameters: Parameters) -> Parameters:

@@ -24,7 +24,7 @@ from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.rig.image_difference import changed_parts
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import GRACE_S, RecordingInProgress
-from powercut.trial.positive import look_where_nothing_was_lost, looks_of
+from powercut.trial.positive import look_where_nothing_was_lost, looked_again
 from powercut.trial.preparation import Preparation
 from powercut.trial.program_lines import ProgramLines
 from powercut.trial.system import System
@@ -98,11 +98,12 @@ class ProgramWork:
                 raise
             keep = run.directory.write_observation
             seen = _answer(engine, left, keep, "what the cut left", timeout_s)
-            for _ in range(1, looks_of(run, seen)):
-                if not workload.same(seen, engine.recover(left, timeout_s=timeout_s)):
-                    words = "the same disk was recovered again, and the check did not say the same"
-                    keep(Observation.failed(Failure.NOT_REPEATED, words))
-                    break
+            words = "the same disk was recovered again, and the check did not say the same"
+            again = looked_again(
+                run, seen, lambda _: engine.recover(left, timeout_s=timeout_s), words
+            )
+            if again is not seen:
+                keep(again)
             look_where_nothing_was_lost(
                 run, engine, run.plan, system.recovering, left, timeout_s=timeout_s
             )

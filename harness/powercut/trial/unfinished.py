@@ -10,14 +10,11 @@ synced before it got its name is whole under that name.
 from __future__ import annotations
 
 import random
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.channel.lines import LineCounter
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
@@ -28,11 +25,11 @@ from powercut.model.units import NEVER
 from powercut.recording.folder import build_tree, fingerprint, remove_tree
 from powercut.recover.native.folder import confined_command
 from powercut.rig.folder import CapturedFolder
+from powercut.rig.folder_acks import FolderAcks
 from powercut.workload.program.claims import history_of
 
 STATES: Final = 8
 _UNIT: Final = 512
-_POLL_S: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -78,23 +75,14 @@ def _made(
 def _recorded(
     command: Sequence[str], folder: Path, beside: Path, *, acks: int, seconds: float, seed: int
 ) -> tuple[FolderSpace, OperationHistory]:
-    counter, enough = LineCounter(), threading.Event()
-
-    def hear(data: bytes) -> None:
-        counter.take(data)
-        if counter.too_much or counter.acks >= acks:
-            enough.set()
-
+    heard = FolderAcks(acks)
     log, memory = beside / "log", beside / "memory"
     memory.mkdir()
     with CapturedFolder(
-        folder, log, atomic_unit=_UNIT, seed=seed, output=beside / "printed", on_said=hear
+        folder, log, atomic_unit=_UNIT, seed=seed, output=beside / "printed", on_said=heard.hear
     ) as captured:
         captured.run(confined_command(command, folder, Path.cwd(), memory))
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not enough.wait(_POLL_S):
-            if captured.wait_ended(timeout_s=0) is not None:
-                break
+        heard.wait(captured, seconds)
         captured.cut()
     timeline = read_folder_log(log)
     history = history_of(timeline.said, int(timeline.cut_ns or NEVER))

@@ -30,8 +30,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "growth-is-truncation",
-            At("_Calls.add", "request.size < self._sizes[number]"),
-            "request.size != self._sizes[number]",
+            At("_Calls.add", "request.size < sizes[number]"),
+            "request.size != sizes[number]",
             "a file that was made longer counts as truncated",
         ),
         (
@@ -102,10 +102,10 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *longer(
-        f"{_H}/campaign/folder.py",
+        f"{_H}/rig/folder_acks.py",
         (
             "time-is-time",
-            At("_Acks.too_few", "self._counter.acks < OPERATIONS_MIN"),
+            At("FolderAcks.too_few", "self._counter.acks < OPERATIONS_MIN"),
             "self._counter.acks < 0",
             "on a busy host a run is cut before it proves anything",
         ),
@@ -211,7 +211,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "rename-halved",
-            At("_name_changes", "promise is Promise.POSIX and to != parent"),
+            At("name_changes", "promise is Promise.POSIX and to != parent"),
             "to != parent",
             "a rename of a journal is two changes",
         ),

@@ -212,10 +212,13 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *said(
-        f"{_P}/campaign/folder.py",
+        f"{_P}/rig/folder_acks.py",
         (
             "a-captured-command-says-on",
-            At("_Acks.hear", "self._counter.too_much or 0 < self._wanted <= self._counter.acks"),
+            At(
+                "FolderAcks.hear",
+                "self._counter.too_much or 0 < self._wanted <= self._counter.acks",
+            ),
             "0 < self._wanted <= self._counter.acks",
             "a captured command that says lines without end is not ended",
         ),

@@ -12,7 +12,6 @@ import pytest
 from hostile import bounded
 from patience import AMPLE_S
 
-from powercut.campaign.folder import _Acks
 from powercut.channel import lines
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.line_sources import StreamSource
@@ -21,6 +20,7 @@ from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.operations import Packet
 from powercut.recover.native.folder import LINES_MAX, ended_check
+from powercut.rig.folder_acks import FolderAcks
 from powercut.sandbox.printed import TAIL_BYTES, tail
 from powercut.workload.program import lines as program_lines
 from powercut.workload.program.claims import history_of
@@ -72,7 +72,7 @@ def test_what_is_too_much_ends_the_run_and_is_named(
                 wait(timeout_s=AMPLE_S)
     assert source.pieces == []
     assert file.stat().st_size < 2 << 20
-    acks = _Acks(0)
+    acks = FolderAcks(0)
     for piece in SAID[what]:
         assert not acks.enough.is_set()
         acks.hear(piece)
@@ -93,7 +93,7 @@ def test_lines_of_which_nothing_can_come_end_the_run_early(
     """Four million of them took minutes to read, several times."""
     monkeypatch.setattr(lines, "WRONG_MAX", 16)
     monkeypatch.setattr(lines, "OPEN_MAX", 32)
-    acks = _Acks(0)
+    acks = FolderAcks(0)
     for _ in range(8):  # an honest program says more
         acks.hear(b"? 1\n? 2\n- 2\n+ 1\n~ note\n")
     acks.hear(NOTHING[what] * (32 if b"?" in NOTHING[what] else 16))
@@ -166,7 +166,7 @@ def test_empty_lines_without_end_take_bounded_memory():
 
 
 def test_what_is_no_ack_is_not_counted():
-    acks = _Acks(1)
+    acks = FolderAcks(1)
     for line in (b"+ \n", b"+ x\n", b"+1\n", b"x+ 1\n"):
         acks.hear(line)
     assert not acks.enough.is_set()

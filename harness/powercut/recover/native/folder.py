@@ -226,9 +226,8 @@ def confined_command(
     machine: MachineIdentity = ANY_MACHINE,
 ) -> tuple[str, ...]:
     """The command line that runs what is captured in `folder`, on the `machine` of its checks, as a
-    check runs: it may write there,
-    and in places that a check finds empty.  Those are below `memory`, which is empty at first; so
-    so that writes outside of every state are seen afterwards.
+    check runs: it may write there, and in places that a check finds empty.  Those are below
+    `memory`, which is empty at first, so that writes outside of every state are seen afterwards.
 
     It has a few devices and all system calls besides, and has ended once what it has left behind
     has, such as a daemon.  Raises HostError without bubblewrap.
