@@ -16,37 +16,21 @@ SAFE, keeps its results beside that file.
 from __future__ import annotations
 
 import random
-import shlex
-import shutil
 import statistics
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
 from bench.figure import Figure
 from bench.kept import Kept
-from powercut.model.errors import HostError, UsageError
-from powercut.paths import BUILD, PROGRAMS, launcher
+from bench.planted_trials import MEDIA, SEEDS, Trial, figures, tried
+from powercut.paths import BUILD, PROGRAMS
 
-SEEDS: Final = (1, 2, 3)
 RARITIES: Final = (1, 8, 10, 16, 32, 50, 64, 100, 200)
-DISK: Final = "disk"
-FOLDER: Final = "folder"
-MEDIA: Final = (DISK, FOLDER)
 KEPT: Final = Kept(BUILD / "seldom-faults")
 _PROGRAM: Final = PROGRAMS / "seldom"
-FOUND: Final = 1
-"""Exit status of a LOSSY verdict."""
-
-SAFE: Final = 0
-NO_END: Final = -1
-PATIENCE_S: Final = 900.0
 _TWIN_AFTER: Final = 3
 """So many programs with a fault between two honest ones, as long as there are some."""
 
@@ -90,48 +74,24 @@ class Cell:
         rarity = str(self.planted.one_in or "honest")
         return frozenset({self.planted.fault, rarity, self.medium, f"seed-{self.seed}"})
 
+    @property
+    def honest(self) -> bool:
+        """Whether nothing may be found."""
+        return not self.planted.one_in
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The program."""
+        return self.planted.command(self.seed)
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """What its line says of it."""
+        return asdict(self.planted) | {"medium": self.medium, "seed": self.seed}
+
     def __str__(self) -> str:
         one = self.planted
         return f"{one.fault}-{one.one_in or 'honest'}-{self.medium}-seed-{self.seed}"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What became of a cell: an exit status, and the time that it took."""
-
-    cell: Cell
-    status: int
-    seconds: float
-
-    @property
-    def found(self) -> bool:
-        """Whether the verdict is LOSSY."""
-        return self.status == FOUND
-
-    @property
-    def expected(self) -> bool:
-        """Whether a fault was found, or an honest program is SAFE."""
-        return self.status == (FOUND if self.cell.planted.one_in else SAFE)
-
-    def __str__(self) -> str:
-        said = {FOUND: "LOSSY", SAFE: "SAFE", NO_END: f"no verdict in {PATIENCE_S:.0f} s"}
-        verdict = said.get(self.status, f"status {self.status}")
-        return f"{self.cell}: {verdict}, {self.seconds:.1f} s"
-
-    def line(self) -> dict[str, Any]:
-        """What is kept of it."""
-        cell = self.cell
-        return (
-            asdict(cell.planted)
-            | {"medium": cell.medium, "seed": cell.seed, "status": self.status}
-            | {"seconds": round(self.seconds, 1)}
-        )
-
-
-def trial_of(told: Mapping[str, Any]) -> Trial:
-    """What `line` has written."""
-    cell = Cell(Planted(told["fault"], told["one_in"]), told["medium"], told["seed"])
-    return Trial(cell, told["status"], told["seconds"])
 
 
 def cells() -> Iterator[Cell]:
@@ -148,49 +108,7 @@ def cells() -> Iterator[Cell]:
                 yield from (one for one in [next(honest, None)] if one is not None)
 
 
-def run_cells(chosen: Sequence[Cell], kept: Kept) -> Iterator[Trial]:
-    """The trial of each, those of earlier runs from their lines."""
-    done = {trial.cell: trial for trial in map(trial_of, kept.lines())}
-    for cell in chosen:
-        if cell not in done:
-            done[cell] = _run(cell, kept.folder)
-            kept.add(done[cell].line())
-        yield done[cell]
-
-
-def _run(cell: Cell, kept: Path) -> Trial:
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="powercut-bench-") as name:
-        folder = Path(name)
-        status = status_of(cell.planted.command(cell.seed), cell.medium, cell.seed, folder)
-        trial = Trial(cell, status, time.monotonic() - begun)
-        if not trial.expected:
-            shutil.copytree(folder, kept / str(cell), symlinks=True, dirs_exist_ok=True)
-    return trial
-
-
-def status_of(program: Sequence[str], medium: str, seed: int, folder: Path) -> int:
-    """Exit status of its recording as a user would make it; results are in `folder`."""
-    settings = ("--results", str(folder / "results"), "--seed", str(seed))
-    if medium == DISK:
-        command = (launcher(), "record", *settings, "--", *program)
-    else:
-        store = folder / "store"
-        subprocess.run((*program, "setup", str(store)), check=True, env={"POWERCUT_FD": "1"})
-        check = shlex.join((*program, "check", str(store)))
-        run = (*program, "run", str(store))
-        command = (launcher(), "capture", str(store), *settings, "--check", check, "--", *run)
-    with (folder / "said").open("wb") as said:
-        try:
-            done = subprocess.run(
-                command, timeout=PATIENCE_S, check=False, cwd=folder, stdout=said, stderr=said
-            )
-        except subprocess.TimeoutExpired:
-            return NO_END
-    return done.returncode
-
-
-def table(trials: Sequence[Trial]) -> list[str]:
+def table(trials: Sequence[Trial[Cell]]) -> list[str]:
     """Found of all, and the median time, for each rarity on each medium."""
     rows = [
         "| one in | " + " | ".join(f"{medium}: found | median time" for medium in MEDIA) + " |",
@@ -212,22 +130,6 @@ def bench_seldom_faults(properties: str = "") -> list[Figure]:
     Raises HostError for an honest program that is LOSSY, UsageError for properties that none has.
     """
     console = Console(soft_wrap=True)
-    wanted = frozenset(properties.split(",")) - {""}
-    chosen = [cell for cell in cells() if wanted <= cell.words]
-    if not chosen:
-        raise UsageError(f"no trial of seldom-faults is {properties}")
-    trials = []
-    for trial in run_cells(chosen, KEPT):
-        console.print(str(trial))
-        trials.append(trial)
+    trials = tried("seldom-faults", cells(), properties, KEPT, console)
     console.print("\n".join(table(trials)))
-    if wrong := [str(t) for t in trials if t.found and not t.cell.planted.one_in]:
-        raise HostError(f"an honest program is LOSSY: {'; '.join(wrong)}")
-    figures = []
-    for medium in MEDIA:
-        seen = [t for t in trials if t.cell.medium == medium and t.cell.planted.one_in]
-        if seen:
-            found = sum(one.found for one in seen)
-            name = f"faults in one operation of 1 to 200, {medium}, found"
-            figures.append(Figure(name, found, len(seen), "all", "trials"))
-    return figures
+    return figures("faults in one operation of 1 to 200", trials)

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,6 @@ from powercut.store.folder import CaptureDir
 pytestmark = pytest.mark.fuse
 
 SLOW_NS = 50_000_000
-LOADER = SourceFileLoader("lucky", str(PROGRAMS / "lucky"))
 
 
 def recorded(tmp_path: Path, way: str, *, honest: bool, operations: int) -> CaptureRecording:
@@ -39,9 +37,8 @@ def recorded(tmp_path: Path, way: str, *, honest: bool, operations: int) -> Capt
 
 
 def verdict(tmp_path: Path, recording: CaptureRecording, way: str) -> tuple[str, str | None]:
-    lucky = module_from_spec(spec_from_loader("lucky", LOADER))  # type: ignore[arg-type]
-    LOADER.exec_module(lucky)
-    kind = lucky.Impatient if way in IMPATIENT else lucky.Alone
+    lucky = runpy.run_path(str(PROGRAMS / "lucky"))
+    kind = lucky["Impatient" if way in IMPATIENT else "Alone"]
 
     def check(state: Path) -> Observation:
         found = kind(str(state), way, honest=True).found()
