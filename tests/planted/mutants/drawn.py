@@ -30,6 +30,9 @@ ROOMS: Final = {
     "verdict": ("tests/unit/verdict",),
     "recording": ("tests/unit/recording",),
     "explore": ("tests/unit/explore",),
+    "recover": ("tests/unit/recover",),
+    "workload": ("tests/unit/workload",),
+    "channel": ("tests/unit/channel",),
 }
 """Where mutants are drawn, and the tests of that room."""
 
@@ -95,7 +98,7 @@ def files(rooms: Sequence[str]) -> list[str]:
     return [
         path.relative_to(ROOT).as_posix()
         for room in rooms
-        for path in sorted((ROOT / _HARNESS / room).glob("*.py"))
+        for path in sorted((ROOT / _HARNESS / room).rglob("*.py"))
         if path.name != "__init__.py"
     ]
 
