@@ -20,7 +20,9 @@
  * commit, too, which writes no data of others (btrfs_ioctl_start_sync in fs/btrfs/ioctl.c).
  *
  * It is not always so: a write that another's flush makes durable by luck is to be seen, too, and
- * one that no commit comes for.  So quiet turns and others alternate, of each kind by itself.
+ * one that no commit comes for.  So quiet turns and others alternate, of each kind by itself.  How
+ * long an operation takes nobody knows: what lasts longer than a quiet turn would always be written
+ * back within.  So turns are of all lengths, up to a quarter of the time that has passed by then.
  */
 #include "press.h"
 
@@ -41,7 +43,7 @@
 #define PAGE 4096
 #define PAGES_MAX 16
 
-/* How long turns take, quiet ones and others, and the pauses within those. */
+/* How long the first turns take, quiet ones and others, and the pauses within these. */
 struct rhythm {
     uint64_t turn_ns, pause_ns;
 };
@@ -83,13 +85,25 @@ static void pause_for(uint64_t ns)
         ;
 }
 
+/* How long a turn is to take: each doubling of the first one's length is as likely as another. */
+static uint64_t turn_of(uint64_t first_ns, uint64_t passed_ns, uint64_t *state)
+{
+    uint64_t lengths = 1, length;
+
+    while (first_ns << lengths <= passed_ns / 4)
+        lengths++;
+    length = first_ns << draw(state) % lengths;
+    return length / 2 + draw(state) % length;
+}
+
 /* Calls `act` again and again until it returns -1, in every other turn. */
 static void go_on(const struct rhythm *rhythm, uint64_t state, int (*act)(uint64_t *state))
 {
-    uint64_t until;
+    uint64_t begun = now_ns(), now, until;
 
-    for (;; pause_for(rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns)) {
-        until = now_ns() + rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns;
+    for (;; pause_for(turn_of(rhythm->turn_ns, now_ns() - begun, &state))) {
+        now = now_ns();
+        until = now + turn_of(rhythm->turn_ns, now - begun, &state);
         do {
             pause_for(rhythm->pause_ns / 4 + draw(&state) % (2 * rhythm->pause_ns));
             if (act(&state) != 0)

@@ -25,7 +25,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "no-quiet-turns",
-            At("go_on", "pause_for(rhythm->turn_ns / 2 + draw(&state) % rhythm->turn_ns)"),
+            At("go_on", "pause_for(turn_of(rhythm->turn_ns, now_ns() - begun, &state))"),
             "(void)rhythm",
             "what another's flush makes durable by luck is never seen",
         ),
@@ -34,6 +34,18 @@ MUTANTS: tuple[Mutant, ...] = (
             At("go_on", "while (now_ns() < until)"),
             "while (until == 0)",
             "the kernel is pressed once in 20 ms",
+        ),
+        (
+            "turns-of-one-length",
+            At("turn_of", "<= passed_ns / 4"),
+            "<= passed_ns / 4 && first_ns == 0",
+            "a slow operation has no quiet turn for itself",
+        ),
+        (
+            "turns-without-measure",
+            At("turn_of", "passed_ns / 4"),
+            "passed_ns * 4",
+            "one turn takes longer than the run",
         ),
         (
             "one-seed",
