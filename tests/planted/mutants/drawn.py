@@ -6,8 +6,8 @@ one, `and` becomes `or`, a number its neighbour, a loop runs for nothing, an exc
 First a place is drawn and then an operator, or a plus, which has twelve of them, would come up
 twelve times as often as a `not`.
 
-A mutant runs against the tests that import its module, and then those of its room.  It counts as
-noticed as well if these do not end.  One that nobody can notice belongs into EQUIVALENT.
+A mutant runs against the tests that import its module, then those of its room, and then those that
+import what imports it.  It counts as noticed as well if these do not end.  One that nobody can notice belongs into EQUIVALENT.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ ROOMS: Final = {
 """Where mutants are drawn, and the tests of that room."""
 
 _HARNESS: Final = "harness/powercut"
-_NEAR: Final = ("tests/unit", "tests/property")
+_NEAR: Final = ("tests/unit", "tests/property", "tests/planted")
 _NEAR_MAX: Final = 8
+_NEXT_MAX: Final = 24
 _LEFT_OUT: Final = ("core/RemoveDecorator", "core/VariableReplacer", "core/VariableInserter")
 """The first leaves what is no program; the others need to be told names."""
 
@@ -68,8 +69,9 @@ class Drawn:
         """The nearest tests."""
         near = nearest(self.file)
         room = ROOMS[Path(self.file).parts[2]]
-        checks = (*((pytest(*near),) if near else ()), *(pytest(folder) for folder in room))
-        return Suite(self.file, (), checks)
+        following = next_nearest(self.file)
+        checks = [pytest(*files) for files in (near, room, following) if files]
+        return Suite(self.file, (), tuple(checks))
 
     @property
     def equivalent(self) -> str:
@@ -82,15 +84,33 @@ class Drawn:
 
 def nearest(file: str) -> tuple[str, ...]:
     """The test files that import a module, shortest first: those are of little else."""
-    module = file.removeprefix("harness/").removesuffix(".py").replace("/", ".")
+    return tuple(_tests_of([file], _NEAR_MAX))
+
+
+def next_nearest(file: str) -> tuple[str, ...]:
+    """The same of the modules that import it, without those."""
+    above = [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / _HARNESS).rglob("*.py")
+        if _imports(path, file)
+    ]
+    return tuple(one for one in _tests_of(above, _NEXT_MAX) if one not in nearest(file))
+
+
+def _tests_of(modules: Sequence[str], most: int) -> list[str]:
     found = [
         path
         for folder in _NEAR
         for path in (ROOT / folder).rglob("test_*.py")
-        if f"from {module} import" in (text := path.read_text()) and "mark.vm" not in text
+        if "mark.vm" not in path.read_text() and any(_imports(path, one) for one in modules)
     ]
     found.sort(key=lambda path: (path.stat().st_size, path))
-    return tuple(path.relative_to(ROOT).as_posix() for path in found[:_NEAR_MAX])
+    return [path.relative_to(ROOT).as_posix() for path in found[:most]]
+
+
+def _imports(path: Path, file: str) -> bool:
+    module = file.removeprefix("harness/").removesuffix(".py").replace("/", ".")
+    return f"from {module} import" in path.read_text()
 
 
 def files(rooms: Sequence[str]) -> list[str]:
