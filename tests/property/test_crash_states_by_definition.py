@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from itertools import islice
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis.strategies import randoms
 from small_worlds import DISK_UNITS as UNITS
 from small_worlds import UNIT, chunk_bytes, worlds
 
+from powercut.crash import states
 from powercut.crash.claims import claims_of
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.legality import why_illegal
@@ -174,3 +176,20 @@ def test_what_is_remembered_of_an_instant_is_what_a_fresh_space_says(world, orde
         for policies in (POLICIES, ["torn"]):
             for state in islice(Exploration(fresh, np.array([t]), policies, seed=4), 6):
                 assert laid(images.writes(state)) == image(fresh, state)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1 << 20])
+@settings(max_examples=40, deadline=None)
+@given(worlds())
+def test_many_instants_are_told_together_as_each_by_itself(at_once, world):
+    space = space_of(world)
+    instants = events(space, list(InstantKind))
+    with patch.object(states, "_AT_ONCE", at_once):
+        told = [
+            (at, write)
+            for ats, writes in space.volatile_at(instants)
+            for at, write in zip(ats.tolist(), writes.tolist(), strict=True)
+        ]
+    assert sorted(told) == [
+        (at, write) for at, t in enumerate(instants.tolist()) for write in space.volatile(t)
+    ]

@@ -21,6 +21,7 @@ from powercut.explore.state_images import StateImages
 from powercut.explore.state_map import StateMapper
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
+from powercut.model.odds import AcksLookedAt
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
@@ -136,6 +137,19 @@ def test_a_log_that_goes_round_loses_each_record_to_the_older_one(world):
     assert (found.states, found.distinct) == (12, 12)
 
 
+def test_a_record_is_missed_in_states_of_other_slots(world):
+    """Record 2 is never written: all states that differ in record 3 alone lack it."""
+    made = world.disk()
+    acks = world.commits(made, 1)
+    made.write(world.layout.position_of(3), world.record(3), at=300, done=320)
+    made.flush(at=330, done=340)
+    recorded = world.recorded(made, [*acks, (2, 250), (3, 350)])
+    result = world.explore(recorded, at=(InstantKind.COMPLETION,), budget=Budget(states=4000))
+    (found,) = (one for one in result.findings if one.kind is FindingKind.LOST)
+    assert (found.verdict, found.lsns) == (Verdict.LOSSY, (LsnRange(2, 2),))
+    assert found.states == 2, "with record 3 and without it"
+
+
 def test_every_model_and_policy_comes_to_its_end(world):
     made = world.disk()
     recorded = world.recorded(made, world.commits(made, 3, group=2))
@@ -180,6 +194,8 @@ def test_what_time_cut_short_has_not_come_to_its_end(world):
 
     whole = until(10**9)
     assert whole.exhausted
+    assert whole.acks == AcksLookedAt(12, 12, 0)
+    assert until(1).acks == AcksLookedAt(12, 0, 0), "not all were looked at: none is told"
     # In the third sweep: every policy had drawn some states of every instant.
     for calls in (190, 200, 220):
         short = until(calls)

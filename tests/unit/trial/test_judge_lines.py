@@ -27,7 +27,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.state_judge import StateJudge
 from powercut.model.contract import CutPolicy
 from powercut.model.creation import UNKNOWN_CREATION, Creation
-from powercut.model.errors import UsageError
+from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.observation import Continuation, Observation
 from powercut.model.operations import Packet
 from powercut.model.outside import UNKNOWN_OUTSIDE, Outside
@@ -498,6 +498,17 @@ def test_another_instant_of_the_cut_is_refused(recorded):
     result = judge_recording(directory)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any("not that of this cut" in finding.message for finding in result.findings)
+    with pytest.raises(DamagedRecording, match="not that of this cut"):
+        open_trial(directory)
+
+
+def test_a_log_without_its_cut_has_no_crash_states(recorded):
+    directory = recorded(ALL)
+    log = directory.disk_log.with_suffix(".log")
+    os.truncate(log, log.stat().st_size - 2 * EVENT.itemsize)  # that, and the end
+    directory.seal_recording()
+    with pytest.raises(DamagedRecording, match="not that of this cut"):
+        open_trial(directory)
 
 
 def test_a_check_that_finds_operations_after_setup_alone_is_not_believed(recorded):

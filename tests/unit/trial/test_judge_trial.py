@@ -190,6 +190,28 @@ def test_a_recovery_log_that_was_not_closed_acquits_nobody(played):
     assert "its log was not closed properly" in messages(result)
 
 
+def test_what_acquits_nobody_is_told_of_the_crash_states_too(played):
+    """They are judged by the same history: a later ack may be missing in it."""
+
+    def failed(trial):
+        trial.say(MessageType.READY)
+        trial.commit(5)
+        trial.say(MessageType.ERROR, value=5, payload=b"fdatasync /dev/vda")
+
+    for play, how, gaps in (
+        (five, {}, ()),
+        (five, {"end": False}, ("the history of acks was cut off: later ones may be missing",)),
+        (five, {"trouble": "the guest hung"}, ("the guest hung",)),
+        (failed, {}, (f"the workload failed: fdatasync /dev/vda: {os.strerror(5)} (EIO)",)),
+    ):
+        assert open_trial(played(play, **how).directory).gaps == gaps
+    made = played(five)
+    drop_last_event(made.directory.disk_log)
+    assert open_trial(made.directory).gaps == (
+        "the disk log was not closed: later requests are missing",
+    )
+
+
 @pytest.mark.parametrize("mark", ["failing reads: EIO", "refusing requests: ENOSPC"])
 def test_a_disk_that_its_host_failed_acquits_nobody(played, mark):
     """The disk marks that it was failed (docs/formats/disk-log.md)."""

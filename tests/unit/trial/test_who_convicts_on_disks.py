@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from test_judge_lines import ALL, ALL_BUT_ONE, OPERATIONS, SECTOR, ran, recorded
 
+from powercut.checkers.repetition import ASKED, TWICE
 from powercut.explore import disks, explorer, state_judge
 from powercut.explore.confirmation import last_word
 from powercut.explore.trial import RecoveredStates
@@ -121,6 +122,16 @@ def test_the_state_that_lacks_nothing_is_asked_before_anything_convicts(recorded
     kept = recorded(b"= 0-16\n", issued=b"= 0-16\n", ended=ran(36, b"= 0-35\n"), run="kept")
     last = last_word(open_trial(kept), EngineChoice("guest"), after=0, kernels=True)
     assert last.doubt() == "", "what the disk was never given is not there"
+
+
+@pytest.mark.parametrize(
+    ("engine", "kernels", "other"),
+    [("program", True, True), ("uml", True, False), ("program", False, False)],
+)
+def test_another_kernel_alone_may_lose_less(recorded, engine, kernels, other):
+    """A check on the host is asked again in the guest, whose kernel has not mounted its states."""
+    last = last_word(open_trial(recorded(ALL)), EngineChoice(engine), after=0, kernels=kernels)
+    assert (last.other, last.looks) == (other, ASKED - TWICE)
 
 
 def said(result, kind=FindingKind.CONTROL):
