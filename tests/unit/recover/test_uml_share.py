@@ -16,6 +16,7 @@ from powercut.recover.uml.files import places_in
 from powercut.recover.uml.share import (
     PAGE,
     PATCH_DTYPE,
+    PATCHED_AT,
     STEPS,
     After,
     BarePath,
@@ -122,3 +123,23 @@ def test_every_number_is_that_of_the_header():
         for member in kind:
             assert re.search(rf"\b{prefix}{member.name} = {member.value}\b", text), member
     assert f"#define PCU_PAGE {PAGE}u" in text
+
+
+@pytest.mark.parametrize("pages", [[0], [3], [1, 2, 3], [0, 2, 3, 7], [3, 4, 9]])
+def test_each_run_of_pages_is_one_patch(pages):
+    """Whichever page is the first: none stays as it was."""
+    share = Share(2 * PATCHED_AT)
+    try:
+        content = np.repeat(np.array(pages, dtype=np.uint8), PAGE)
+        count = share.put_pages(np.array(pages, dtype=np.int64), content)
+        patches = share.area[: count * PATCH_DTYPE.itemsize].view(PATCH_DTYPE)
+        disk = np.full(10 * PAGE, 99, dtype=np.uint8)
+        for offset, length, data in patches.tolist():
+            disk[offset : offset + length] = share.area[data : data + length]
+        assert disk.reshape(-1, PAGE)[:, 0].tolist() == [
+            page if page in pages else 99 for page in range(10)
+        ]
+        assert count == sum(page - 1 not in pages for page in pages)
+        del patches
+    finally:
+        share.close()
