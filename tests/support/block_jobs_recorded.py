@@ -12,6 +12,7 @@ from powercut.campaign.folder import CaptureOrder, check_of, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.folder_judge import FolderJudge
 from powercut.model.folder import FolderOp, FolderRequest
+from powercut.model.observation import Observation
 from powercut.model.operations import Sighting
 from powercut.paths import ROOT
 from powercut.recording.folder import CaptureRecording, open_capture
@@ -39,7 +40,7 @@ class Recorded(NamedTuple):
         state = resolve_folder_state(self.recording, f"ack:{operation}", Promise.POSIX).state
         check = check_of(self.recording, 600.0)
         with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
-            return sighting_of(judge.observe(judge.space, state))
+            return said_by(judge.observe(judge.space, state))
 
     def last_header(self, image: str) -> FolderRequest:
         """The last write of an image's header before the layer records that the job is done."""
@@ -57,7 +58,7 @@ class Recorded(NamedTuple):
         check = check_of(self.recording, 600.0)
         with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
             state = plain_state(judge.space, instant, everything=everything)
-            return sighting_of(judge.observe(judge.space, state))
+            return said_by(judge.observe(judge.space, state))
 
     def lost(self, operation: int, seen: Sighting) -> list[int]:
         """Those acknowledged by then, in order, that the check does not find.
@@ -67,6 +68,12 @@ class Recorded(NamedTuple):
         assert seen.incomplete == ()
         acked = self.acked[: self.acked.index(operation) + 1]
         return sorted(set(acked) - seen.those_present(acked))
+
+
+def said_by(observation: Observation) -> Sighting:
+    """What a check that came to its end has said."""
+    assert observation.recovered, observation.failure
+    return sighting_of(observation)
 
 
 def recorded(tmp_path: Path, job: str, way: str, cache: str = "writeback") -> Recorded:

@@ -54,7 +54,7 @@ ROOMS = {
 }
 """The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
 
-LINES_MAX = 400
+LINES_MAX = 700
 FUNCTION_LINES_MAX = 60
 """Of a function without its docstring."""
 
