@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a program whose promises rest on luck is found by default settings.
 
-workloads/programs/lucky keeps 200 numbers durable, in ten ways that hold as long as nobody else
+workloads/programs/lucky keeps 200 numbers durable, in eleven ways that hold as long as nobody else
 commits, and in ten that hold as long as no sync is slow; workloads/programs/ranges in fourteen that
 hold if another page of the file is written with the one that is synced.  Each has an honest twin,
 and each is recorded as a user would, with only the seed given (bench.planted_trials).  An honest
@@ -26,8 +26,8 @@ from bench.planted_trials import MEDIA, SEEDS, figures, tried
 from powercut.paths import BUILD, PROGRAMS
 
 ALONE: Final = (
-    "unlink", "shell", "rename", "link", "symlink", "truncate", "rewrite", "marker", "folder",
-    "clear",
+    "unlink", "shell", "rename", "link", "symlink", "truncate", "rewrite", "marker", "pair",
+    "folder", "clear",
 )  # fmt: skip
 IMPATIENT: Final = (
     "sleep", "join", "event", "future", "task", "queue", "flag", "poll", "child", "job",
