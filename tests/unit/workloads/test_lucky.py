@@ -40,9 +40,10 @@ def test_all_that_was_acknowledged_is_there_while_nothing_is_cut(tmp_path, way, 
     assert said(way, honest, "check", folder) == [f"= {n}" for n in range(1, last + 1)]
 
 
-def test_ten_ways_to_rest_on_either_luck_and_each_is_described():
-    assert len(ALONE) == len(IMPATIENT) == len({*ALONE, *IMPATIENT}) // 2 == 10
+def test_ten_ways_and_more_to_rest_on_either_luck_and_each_is_described():
+    assert len({*ALONE, *IMPATIENT}) == len(ALONE) + len(IMPATIENT)
+    assert min(len(ALONE), len(IMPATIENT)) >= 10
     text = (PROGRAMS / "lucky").read_text()
     assert all(f"\n{way.ljust(12)}" in text for way in (*ALONE, *IMPATIENT))
     made = list(cells())
-    assert len(made) == len(set(made)) == (20 + len(PARTIAL)) * 2 * 2 * 3
+    assert len(made) == len(set(made)) == len((*ALONE, *IMPATIENT, *PARTIAL)) * 2 * 2 * 3

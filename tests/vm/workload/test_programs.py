@@ -77,10 +77,10 @@ def test_a_script_that_syncs_is_safe_and_its_control_is_not(tmp_path):
     a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, "cut")
 
 
-def a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, where):
+def a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, *where):
     (trial,) = cell["trials"]
     positive, acked = trial["positive"], trial["commits_acked"]
-    assert positive["where"] == where
+    assert positive["where"] in where
     assert (positive["found"], positive["acknowledged"]) == (acked, acked)
     again = powercut("verify", folder)
     assert cell["verdict"].upper() in again.stdout
@@ -288,13 +288,17 @@ LATER = (
 )
 
 
+# The kernel may have written back what nobody has synced, up to the last ack before the cut.
+NEVER = APPEND.replace("sync $2/log $2; ", "")
+
+
 @pytest.mark.parametrize(
-    "run", [APPEND.replace("sync $2/log $2; ", ""), LATER], ids=["never", "later"]
+    ("run", "where"), [(NEVER, ("issued", "ended")), (LATER, ("ended",))], ids=["never", "later"]
 )
-def test_a_check_shows_that_it_sees_what_was_never_synced(tmp_path, run):
+def test_a_check_shows_that_it_sees_what_was_never_synced(tmp_path, run, where):
     _, cell, folder = recorded(tmp_path, program(tmp_path, run, LOG), limits=LOSING)
     assert cell["verdict"] == "lossy"
-    a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, "ended")
+    a_check_shows_that_it_sees_where_nothing_was_lost(cell, folder, *where)
 
 
 FORGETFUL = APPEND.replace("sync $2/log $2;", '[ "$LEDGER_FORGETS" ] || sync $2/log $2;')
