@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,10 +74,7 @@ class House:
         )
 
     def _room(self, name: str) -> str:
-        package, *rest = name.split(".")
-        if package == EXTRAS:
-            return ".".join((EXTRAS, *rest[:1]))
-        return self.planned.get(name) or (rest[0] if rest else ROOMS[0])
+        return self.planned.get(name) or room_of_folder(name)
 
     @cached_property
     def imports(self) -> tuple[Import, ...]:
@@ -85,14 +82,22 @@ class House:
         return tuple(
             Import(module, self.modules[name], frozenset(names))
             for module in self.modules.values()
-            for name, names in self._imported(module).items()
+            for name, names in self._imported(ast.walk(module.tree)).items()
             if name != module.name
         )
 
-    def _imported(self, module: Module) -> dict[str, set[str]]:
+    @cached_property
+    def loaded(self) -> dict[str, set[str]]:
+        """What each module imports when it is loaded."""
+        return {
+            name: set(self._imported(module.tree.body)) - {name}
+            for name, module in self.modules.items()
+        }
+
+    def _imported(self, nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = defaultdict(set)
-        for node in ast.walk(module.tree):
-            for name, taken in _named(node):
+        for node in nodes:
+            for name, taken in named(node):
                 if f"{name}.{taken}" in self.modules:
                     found[f"{name}.{taken}"].add("")
                 elif name in self.modules:
@@ -118,19 +123,32 @@ class House:
         return sum(one.lines for one in self.modules.values() if not is_extra(one.room))
 
     def longest_chain(self) -> list[str]:
-        """The longest way along imports that passes through no module twice."""
-        following = defaultdict(set)
+        """The longest way along all imports."""
+        following: dict[str, set[str]] = {name: set() for name in self.modules}
         for one in self.imports:
             following[one.importer.name].add(one.imported.name)
-        known: dict[str, list[str]] = {}
+        return longest_way(following)
 
-        def chain(name: str, above: frozenset[str]) -> list[str]:
-            if name not in known:
-                ways = [chain(one, above | {name}) for one in sorted(following[name] - above)]
-                known[name] = [name, *max(ways, key=len, default=[])]
-            return known[name]
 
-        return max((chain(name, frozenset()) for name in self.modules), key=len)
+def longest_way(following: Mapping[str, Set[str]]) -> list[str]:
+    """The longest way on which each is followed by one of its own, and none comes twice."""
+    known: dict[str, list[str]] = {}
+
+    def way(name: str, above: frozenset[str]) -> list[str]:
+        if name not in known:
+            ways = [way(one, above | {name}) for one in sorted(following[name] - above)]
+            known[name] = [name, *max(ways, key=len, default=[])]
+        return known[name]
+
+    return max((way(name, frozenset()) for name in following), key=len)
+
+
+def room_of_folder(name: str) -> str:
+    """The room of a module by where it lies."""
+    package, *rest = name.split(".")
+    if package == EXTRAS:
+        return ".".join((EXTRAS, *rest[:1]))
+    return rest[0] if rest else ROOMS[0]
 
 
 def is_extra(room: str) -> bool:
@@ -146,11 +164,13 @@ def read_table() -> dict[str, str]:
     return {module: room for room, module in rows}
 
 
-def _named(node: ast.AST) -> Iterator[tuple[str, str]]:
+def named(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """What a statement imports: modules, and of each a name, empty for the module itself."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield alias.name, ""
     elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"line {node.lineno}: relative import"
         for alias in node.names:
             yield node.module or "", alias.name
 

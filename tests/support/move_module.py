@@ -69,9 +69,10 @@ class Moves:
                 text = path.read_text()
             except UnicodeDecodeError:
                 continue
-            new_text = self.rewritten(text, python=path.suffix == ".py")
             if path == self.root / TABLE:
                 new_text = self._table(text)
+            else:
+                new_text = self.rewritten(text, python=path.suffix == ".py")
             if new_text != text:
                 path.write_text(new_text)
                 changed.append(path)
@@ -106,13 +107,13 @@ class Moves:
 
     def _with_new_packages(self, text: str) -> str:
         edits = list(self._edits(ast.parse(text))) if self._may_name(text) else []
-        lines = text.splitlines(keepends=True)
+        lines = text.split("\n")  # as `ast` counts them
         for (first, begin), (last, end), put in sorted(edits, reverse=True):
             head = lines[first - 1].encode()[:begin].decode()
             rest = lines[last - 1].encode()[end:].decode()
             indented = put.replace("\n", "\n" + " " * begin)
             lines[first - 1 : last] = [head + indented + rest]
-        return "".join(lines)
+        return "\n".join(lines)
 
     def _may_name(self, text: str) -> bool:
         return any(f"from {old.rpartition('.')[0]} import" in text for old in self.names)

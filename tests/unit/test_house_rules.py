@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from house_rooms import named
 
 from powercut.paths import ROOT
 
@@ -87,14 +88,8 @@ def imports(path: Path) -> set[str]:
     """The parts of the package that `path` imports, wherever in the file."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(), path.name)):
-        names = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        for name in names:
-            head, _, rest = name.partition(".")
+        for module, taken in named(node):
+            head, _, rest = f"{module}.{taken}".partition(".")
             if head == "powercut":
                 first = rest.partition(".")[0]
                 known = (PACKAGE / first).is_dir() or (PACKAGE / f"{first}.py").is_file()
