@@ -27,7 +27,7 @@ from powercut.paths import BUILD, PROGRAMS
 
 ALONE: Final = (
     "unlink", "shell", "rename", "link", "symlink", "truncate", "rewrite", "marker", "pair",
-    "folder", "clear",
+    "directory", "clear",
 )  # fmt: skip
 IMPATIENT: Final = (
     "sleep", "join", "event", "future", "task", "queue", "flag", "poll", "child", "job",
