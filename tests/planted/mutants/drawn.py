@@ -7,7 +7,8 @@ First a place is drawn and then an operator, or a plus, which has twelve of them
 twelve times as often as a `not`.
 
 A mutant runs against the tests that import its module, then those of its room, and then those that
-import what imports it.  It counts as noticed as well if these do not end.  One that nobody can notice belongs into EQUIVALENT.
+import what imports it.  It counts as noticed as well if these do not end.  One that nobody can
+notice belongs into EQUIVALENT.
 """
 
 from __future__ import annotations
@@ -84,33 +85,31 @@ class Drawn:
 
 def nearest(file: str) -> tuple[str, ...]:
     """The test files that import a module, shortest first: those are of little else."""
-    return tuple(_tests_of([file], _NEAR_MAX))
+    return _tests_of([file])[:_NEAR_MAX]
 
 
 def next_nearest(file: str) -> tuple[str, ...]:
     """The same of the modules that import it, without those."""
-    above = [
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / _HARNESS).rglob("*.py")
-        if _imports(path, file)
-    ]
-    return tuple(one for one in _tests_of(above, _NEXT_MAX) if one not in nearest(file))
+    above = [path for path in (ROOT / _HARNESS).rglob("*.py") if _imports([file], path.read_text())]
+    found = _tests_of([path.relative_to(ROOT).as_posix() for path in above])
+    near = nearest(file)
+    return tuple(one for one in found[:_NEXT_MAX] if one not in near)
 
 
-def _tests_of(modules: Sequence[str], most: int) -> list[str]:
+def _tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     found = [
         path
         for folder in _NEAR
         for path in (ROOT / folder).rglob("test_*.py")
-        if "mark.vm" not in path.read_text() and any(_imports(path, one) for one in modules)
+        if "mark.vm" not in (text := path.read_text()) and _imports(modules, text)
     ]
     found.sort(key=lambda path: (path.stat().st_size, path))
-    return [path.relative_to(ROOT).as_posix() for path in found[:most]]
+    return tuple(path.relative_to(ROOT).as_posix() for path in found)
 
 
-def _imports(path: Path, file: str) -> bool:
-    module = file.removeprefix("harness/").removesuffix(".py").replace("/", ".")
-    return f"from {module} import" in path.read_text()
+def _imports(files: Sequence[str], text: str) -> bool:
+    names = (one.removeprefix("harness/").removesuffix(".py").replace("/", ".") for one in files)
+    return any(f"from {name} import" in text for name in names)
 
 
 def files(rooms: Sequence[str]) -> list[str]:

@@ -161,9 +161,7 @@ def test_an_interrupt_while_a_class_is_made_is_no_traceback():
         "process.cli.main = lambda **_: type('Made', (), {'once': Once()})\n"
         "main.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
-    )
+    done = shell('"$@"', sys.executable, "-c", code)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 

@@ -185,11 +185,8 @@ def test_pressed_turns_and_quiet_ones_alternate(pressed, thread):
         _, rows, _ = pressed(seed, thread=thread)
         instants = [at for at, value in rows if value != "btrfs"]
         quiet, pauses = turns(instants, first_ns=first_ns)
-        assert all(pause_ns // 4 <= gap <= 2.25 * pause_ns for gap in pauses)
-        begins = [at for at, _ in quiet]
-        pressed_turns = [
-            (at, after - at - gap) for (at, gap), after in zip(quiet[:-1], begins[1:], strict=True)
-        ]
+        assert all(pause_ns // 4 <= gap < 2.25 * pause_ns for gap in pauses)
+        pressed_turns = [(at, after - at - gap) for (at, gap), (after, _) in pairwise(quiet)]
         for at, length in (*quiet, *pressed_turns):
             assert length < 1.5 * max(first_ns, at / 4 + length / 4) + 3 * pause_ns
         # In 4 s: short ones from the beginning, and later such as a slow operation needs.
