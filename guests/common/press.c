@@ -22,7 +22,7 @@
  * It is not always so: a write that another's flush makes durable by luck is to be seen, too, and
  * one that no commit comes for.  So quiet turns and others alternate, of each kind by itself.  How
  * long an operation takes nobody knows: what lasts longer than a quiet turn would always be written
- * back within.  So turns are of all lengths, up to a quarter of the time that has passed by then.
+ * back within.  So turns are of all lengths, up to an eighth of the time that has passed by then.
  */
 #include "press.h"
 
@@ -90,7 +90,7 @@ static uint64_t turn_of(uint64_t first_ns, uint64_t passed_ns, uint64_t *state)
 {
     uint64_t lengths = 1, length;
 
-    while (first_ns << lengths <= passed_ns / 4)
+    while (first_ns << lengths <= passed_ns / 8)
         lengths++;
     length = first_ns << draw(state) % lengths;
     return length / 2 + draw(state) % length;

@@ -37,14 +37,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "turns-of-one-length",
-            At("turn_of", "<= passed_ns / 4"),
-            "<= passed_ns / 4 && first_ns == 0",
+            At("turn_of", "<= passed_ns / 8"),
+            "<= passed_ns / 8 && first_ns == 0",
             "a slow operation has no quiet turn for itself",
         ),
         (
             "turns-without-measure",
-            At("turn_of", "passed_ns / 4"),
-            "passed_ns * 4",
+            At("turn_of", "passed_ns / 8"),
+            "passed_ns * 8",
             "one turn takes longer than the run",
         ),
         (
