@@ -21,22 +21,19 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
 
 _UTF8 = ("-X", "utf8")
 _CTRL_C = (signal.SIGINT,)
-
-
-class Ended(KeyboardInterrupt):
-    """A signal asks the process to end: what Ctrl-C leaves tidy is left tidy."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+_IMPORT = "<frozen importlib._bootstrap>"
+_IMPORT_S = 0.02
+"""How long a signal waits for an import before it is sent again."""
 
 
 def main() -> None:
     """Runs the command line and exits."""
+    came: list[int] = []
     try:
         with _ending_at_once():
             _speak_utf8()
@@ -44,10 +41,10 @@ def main() -> None:
             # A mapped file that another truncates, or whose disk fails, ends us (SIGBUS).
             faulthandler.enable(2)
             from powercut.cli.process import run
-        with _ended_tidily():
-            run(closed)
-    except KeyboardInterrupt as interrupt:  # between the two, or before the first has begun
-        number = interrupt.number if isinstance(interrupt, Ended) else signal.SIGINT
+        with _ended_tidily(came):
+            run(closed, came)
+    except KeyboardInterrupt:  # between the two, or before the first has begun
+        number = came[-1] if came else signal.SIGINT
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     except Exception:  # before there were commands; Python's 1 would claim that a verdict differs
@@ -80,27 +77,41 @@ def _ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_tidily() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise `Ended`, unless they are ignored."""
+def _ended_tidily(came: list[int]) -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, too, unless they are ignored; `came` gets each.
 
-    def end(number: int, _: FrameType | None) -> None:
+    While a module is imported they wait: a library that makes its classes may forget them.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if _importing(frame):
+            Timer(_IMPORT_S, os.kill, (os.getpid(), number)).start()
+            return
+        came.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         # The next one ends the process at once; but of a closed terminal the shell and the kernel
         # send one each.
         signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
-        raise Ended(number)
+        raise KeyboardInterrupt(number)
 
-    wanted = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) is signal.SIG_DFL
-    ]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {one: signal.getsignal(one) for one in signals}
+    usual = {one: handler for one, handler in handlers.items() if handler is not signal.SIG_IGN}
     try:
-        for number in wanted:
+        for number in usual:
             signal.signal(number, end)
         yield
     finally:
-        for number in wanted:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether the code that a signal has interrupted is that of a module which is imported."""
+    while frame is not None and frame.f_code.co_filename != _IMPORT:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _speak_utf8() -> None:

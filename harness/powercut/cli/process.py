@@ -13,6 +13,7 @@ import stat
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from typing import NoReturn
 
 import click
@@ -27,10 +28,13 @@ NO_ROOM = "TMPDIR=/var/tmp, --results for results"
 _FILES_MIN = 256
 
 
-def run(closed: bool) -> NoReturn:
-    """Runs what the command line says and exits; `closed`: there is no stdout."""
+def run(closed: bool, signals: Sequence[int]) -> NoReturn:
+    """Runs what the command line says and exits; `closed`: there is no stdout.
+
+    `signals` get those that ask the process to end, when they come.
+    """
     try:
-        status = _status(closed)
+        status = _status(closed, signals)
         _say_unkept_key()
     except (Exception, SystemExit) as error:  # status 1 would claim that a verdict differs
         _say_unexpected(error.__cause__ or error if isinstance(error, BrokenPipe) else error)
@@ -50,7 +54,7 @@ def run(closed: bool) -> NoReturn:
     sys.exit(status)
 
 
-def _status(closed: bool) -> int:
+def _status(closed: bool, signals: Sequence[int]) -> int:
     try:
         if closed:
             raise HostError("stdout is closed", hint="to discard the output: >/dev/null")
@@ -59,26 +63,25 @@ def _status(closed: bool) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
-        return _say_interrupted(error.__cause__ or error)
+    except (click.Abort, KeyboardInterrupt):
+        return _say_interrupted(signals)
     except PowercutError as error:
         return _say(error)
     except Exception as error:
-        # Until Python 3.12 one that comes while a class is made has become the cause of another.
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            return _say_interrupted(error.__cause__)
+        if signals:  # pydantic makes an error of its own of an interrupt
+            return _say_interrupted(signals)
         mistake = None if _remedy(error) else mistake_of(error, sys.argv[1:])
         if mistake is None:
             raise
         return _say(mistake)
 
 
-def _say_interrupted(error: BaseException) -> int:
+def _say_interrupted(signals: Sequence[int]) -> int:
     """The exit status, unless the process ends by the signal that it was."""
-    number = getattr(error, "number", None)
+    number = signals[-1] if signals else signal.SIGINT
     with contextlib.suppress(OSError):  # a terminal that has been closed
-        echo("interrupted" if number is None else "ended by a signal", err=True)
-    if number is not None:
+        echo("interrupted" if number == signal.SIGINT else "ended by a signal", err=True)
+    if number != signal.SIGINT:
         _end_by(number)
     _leave_at_once()
     return INTERRUPTED

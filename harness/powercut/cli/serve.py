@@ -40,7 +40,7 @@ def serve(results: Path, port: int) -> int:
         try:
             listening.serve_forever()
         except KeyboardInterrupt as interrupt:
-            if hasattr(interrupt, "number"):  # powercut.cli.main.Ended: by another signal
+            if interrupt.args:  # by another signal (powercut.cli.main)
                 raise
             echo("")
     return 0

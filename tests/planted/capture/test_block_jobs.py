@@ -35,9 +35,9 @@ def rows(table: dict[str, object]) -> list[object]:
 
 def assert_lost(made: Recorded, after: int, lost: list[int], said: str = "") -> None:
     seen = made.seen(after)
-    assert made.lost(after, seen) == lost
     words = " ".join([*seen.bad, *(reason for _, reason in seen.wrong)])
-    assert said in words if said else not words
+    assert said in words if said else not words, words
+    assert made.lost(after, seen) == lost
 
 
 DURING = list(range(19, 31))

@@ -16,7 +16,8 @@ here=$(dirname -- "$0")
 printf '%s\\n' "$*" >>"$here/calls"
 exit "$(sed -n "$(wc -l <"$here/calls")p" "$here/statuses")"
 """
-SECOND = "test -n 0 -p no:cacheprovider -o tmp_path_retention_count=9 "
+FIRST = "test --timeout=900 -x"
+SECOND = "test -n 0 --timeout=900 -p no:cacheprovider -o tmp_path_retention_count=9 "
 
 
 def ci_run(
@@ -41,23 +42,23 @@ def ci_run(
 
 @pytest.mark.parametrize("status", [0, 2, 3, 130])
 def test_what_is_no_failed_test_is_heard_once(tmp_path, status):
-    assert ci_run(tmp_path, [status], ["tests/a.py::b"]) == (status, ["test -x"])
+    assert ci_run(tmp_path, [status], ["tests/a.py::b"]) == (status, [FIRST])
 
 
 def test_a_failure_that_passes_three_times_alone_is_unsteady(tmp_path):
     ids = ["tests/a.py::b[x y]", "tests/c.py::d"]
-    assert ci_run(tmp_path, [1, 0, 0, 0], ids) == (0, ["test -x", *[SECOND + " ".join(ids)] * 3])
+    assert ci_run(tmp_path, [1, 0, 0, 0], ids) == (0, [FIRST, *[SECOND + " ".join(ids)] * 3])
 
 
 def test_one_that_fails_again_fails_the_run(tmp_path):
-    calls = ["test -x", *[SECOND + "tests/a.py::b"] * 3]
+    calls = [FIRST, *[SECOND + "tests/a.py::b"] * 3]
     assert ci_run(tmp_path, [1, 0, 0, 1], ["tests/a.py::b"]) == (1, calls)
 
 
 @pytest.mark.parametrize("failed", [None, [], [f"tests/a.py::t{n}" for n in range(3)]])
 def test_many_failures_and_unknown_ones_are_not_heard_again(tmp_path, failed):
-    assert ci_run(tmp_path, [1], failed) == (1, ["test -x"])
+    assert ci_run(tmp_path, [1], failed) == (1, [FIRST])
 
 
 def test_of_less_than_a_thousand_tests_none_is_heard_again(tmp_path):
-    assert ci_run(tmp_path, [1], ["tests/a.py::b"], tests=999) == (1, ["test -x"])
+    assert ci_run(tmp_path, [1], ["tests/a.py::b"], tests=999) == (1, [FIRST])
