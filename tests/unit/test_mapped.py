@@ -132,7 +132,7 @@ def test_a_file_that_is_truncated_while_it_is_read_ends_the_command_with_a_word(
     script += "import powercut.cli.process as process\nfrom powercut.cli.main import main\n"
     script += "from powercut.mapped import mapped\n"
     script += "content = mapped(Path(sys.argv[1])); os.truncate(sys.argv[1], 0)\n"
-    script += "process.run = lambda closed: content.sum()\nmain()\n"
+    script += "process.run = lambda *_: content.sum()\nmain()\n"
     done = subprocess.run(
         [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
     )
