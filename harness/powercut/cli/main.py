@@ -21,19 +21,20 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Timer
 from types import FrameType
 
 _UTF8 = ("-X", "utf8")
 _CTRL_C = (signal.SIGINT,)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_USUAL = (signal.SIG_DFL, signal.default_int_handler)
 _IMPORT = "<frozen importlib._bootstrap>"
 _IMPORT_S = 0.02
-"""How long a signal waits for an import before it is sent again."""
+"""How long a signal waits for an import before it is looked at again."""
 
 
 def main() -> None:
     """Runs the command line and exits."""
-    came: list[int] = []
+    signals: list[int] = []
     try:
         with _ending_at_once():
             _speak_utf8()
@@ -41,10 +42,10 @@ def main() -> None:
             # A mapped file that another truncates, or whose disk fails, ends us (SIGBUS).
             faulthandler.enable(2)
             from powercut.cli.process import run
-        with _ended_tidily(came):
-            run(closed, came)
+        with _ended_tidily(signals):
+            run(closed, signals)
     except KeyboardInterrupt:  # between the two, or before the first has begun
-        number = came[-1] if came else signal.SIGINT
+        number = signals[-1] if signals else signal.SIGINT
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     except Exception:  # before there were commands; Python's 1 would claim that a verdict differs
@@ -77,17 +78,19 @@ def _ending_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_tidily(came: list[int]) -> Iterator[None]:
-    """SIGTERM and SIGHUP raise KeyboardInterrupt, too, unless they are ignored; `came` gets each.
+def _ended_tidily(signals: list[int]) -> Iterator[None]:
+    """SIGTERM and SIGHUP raise KeyboardInterrupt, too, unless ignored; `signals` gets each.
 
     While a module is imported they wait: a library that makes its classes may forget them.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
         if _importing(frame):
-            Timer(_IMPORT_S, os.kill, (os.getpid(), number)).start()
+            # A thread to wait would need a lock that the interrupted code may hold.
+            signal.signal(signal.SIGALRM, lambda _, later: end(number, later))
+            signal.setitimer(signal.ITIMER_REAL, _IMPORT_S)
             return
-        came.append(number)
+        signals.append(number)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         # The next one ends the process at once; but of a closed terminal the shell and the kernel
@@ -95,23 +98,24 @@ def _ended_tidily(came: list[int]) -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN if number == signal.SIGHUP else signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    handlers = {one: signal.getsignal(one) for one in signals}
-    usual = {one: handler for one, handler in handlers.items() if handler is not signal.SIG_IGN}
+    usual = {one: had for one in _ENDING if (had := signal.getsignal(one)) in _USUAL}
     try:
         for number in usual:
             signal.signal(number, end)
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in usual.items():
             signal.signal(number, handler)
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether the code that a signal has interrupted is that of a module which is imported."""
-    while frame is not None and frame.f_code.co_filename != _IMPORT:
+    """Whether what a signal has interrupted is an import that `main` has come to."""
+    while frame is not None and frame.f_code is not main.__code__:
+        if frame.f_code.co_filename == _IMPORT:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def _speak_utf8() -> None:

@@ -29,10 +29,8 @@ _FILES_MIN = 256
 
 
 def run(closed: bool, signals: Sequence[int]) -> NoReturn:
-    """Runs what the command line says and exits; `closed`: there is no stdout.
-
-    `signals` get those that ask the process to end, when they come.
-    """
+    """Runs what the command line says and exits.  `closed`: there is no stdout; `signals` gets
+    those that ask the process to end."""
     try:
         status = _status(closed, signals)
         _say_unkept_key()

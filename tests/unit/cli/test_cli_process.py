@@ -159,7 +159,7 @@ def test_a_signal_waits_for_an_import_that_would_forget_it(tmp_path: Path, numbe
         "import os, time\n"
         "try:\n"
         f"    os.kill(os.getpid(), {int(number)})\n"
-        "    time.sleep(0.1)\n"
+        "    time.sleep(0.1)\n"  # the import outlasts several looks at whether it is over
         "except KeyboardInterrupt:\n"
         "    pass\n"
         "print('imported', flush=True)\n"
@@ -179,6 +179,18 @@ def test_a_signal_waits_for_an_import_that_would_forget_it(tmp_path: Path, numbe
         assert (done.returncode, done.stderr) == (130, "interrupted\n")
     else:
         assert (done.returncode, done.stderr) == (-number, "ended by a signal\n")
+
+
+def test_what_is_called_by_an_import_can_be_interrupted(tmp_path: Path):
+    """As by a module that calls `main` when it is loaded: that import is not over before us."""
+    (tmp_path / "calls.py").write_text(
+        "import os, signal, time\n"
+        "from powercut.cli import main, process\n"
+        "process.cli.main = lambda **_: (os.kill(os.getpid(), signal.SIGINT), time.sleep(60))\n"
+        "main.main()\n"
+    )
+    done = shell('"$@"', sys.executable, "-c", "import calls", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_an_interrupt_that_a_library_has_wrapped_is_no_traceback():
