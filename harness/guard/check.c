@@ -257,11 +257,28 @@ static int make_read_only(const char *path)
                  NULL);
 }
 
+/* Whether it lies below what has its owners already, with all that is mounted there: a mount gets them
+ * once.  What powercut does not know of may be mounted there at any time. */
+static int is_owned(size_t index)
+{
+    const char *path = wanted.given[index].path;
+    size_t earlier, length;
+
+    for (earlier = 0; earlier < index; earlier++) {
+        length = strlen(wanted.given[earlier].path);
+        if (wanted.given[earlier].whole && strncmp(path, wanted.given[earlier].path, length) == 0 &&
+            (path[length] == '/' || path[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 /* The order matters: an overlay shows the owners of what lies below when it is made. */
 static void make_view(char *argv[], char *const *program)
 {
     char here[PATH_MAX];
     size_t index;
+    int alone;
 
     if (wanted.bare && !wanted.apart)
         return;
@@ -269,9 +286,13 @@ static void make_view(char *argv[], char *const *program)
         die("cannot make a mount namespace");
     if (wanted.apart && (wanted.users = users_make()) < 0)
         die("cannot make a namespace of users");
-    for (index = 0; index < wanted.count; index++)
-        if (users_own(wanted.users, wanted.given[index].path, false) != 0)
+    for (index = 0; index < wanted.count; index++) {
+        if (is_owned(index))
+            continue;
+        if ((alone = users_own(wanted.users, wanted.given[index].path, false)) < 0)
             die(wanted.given[index].path);
+        wanted.given[index].whole = !alone;
+    }
     if (chdir(here) != 0) /* what lies there now */
         die(here);
     if (!wanted.bare && veil_host() != 0)
@@ -305,7 +326,7 @@ static int try_paths(char *paths[])
     if (users < 0)
         die("there are no users apart");
     for (; *paths != NULL; paths++)
-        if (users_own(users, *paths, true) != 0)
+        if (users_own(users, *paths, true) < 0)
             die(*paths);
     return 0;
 }

@@ -108,26 +108,37 @@ static int set_attributes(int tree, unsigned flags, unsigned long attributes, in
 
 /* What is mounted below may be of a file system that cannot be shown so, as FUSE's is, and come while
  * this runs: then it all keeps the host's owners. */
-int users_tree(int users, const char *path, int read_only)
+static int make_tree(int users, const char *path, int read_only, int *alone)
 {
     int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | O_CLOEXEC | RECURSIVE);
     int error;
 
+    *alone = 0;
     if (tree < 0)
         return -1;
-    if ((!read_only || set_attributes(tree, RECURSIVE, MOUNT_ATTR_RDONLY, 0) == 0) &&
-        (set_attributes(tree, RECURSIVE, MOUNT_ATTR_IDMAP, users) == 0 ||
-         (errno == EINVAL && set_attributes(tree, 0, MOUNT_ATTR_IDMAP, users) == 0)))
-        return tree;
+    if (!read_only || set_attributes(tree, RECURSIVE, MOUNT_ATTR_RDONLY, 0) == 0) {
+        if (set_attributes(tree, RECURSIVE, MOUNT_ATTR_IDMAP, users) == 0)
+            return tree;
+        *alone = 1;
+        if (errno == EINVAL && set_attributes(tree, 0, MOUNT_ATTR_IDMAP, users) == 0)
+            return tree;
+    }
     error = errno;
     close(tree);
     errno = error;
     return -1;
 }
 
+int users_tree(int users, const char *path, int read_only)
+{
+    int alone;
+
+    return make_tree(users, path, read_only, &alone);
+}
+
 int users_own(int users, const char *path, int only_tried)
 {
-    int tree = users_tree(users, path, 0), result = 0, error;
+    int alone, result = 0, error, tree = make_tree(users, path, 0, &alone);
 
     if (tree < 0)
         return -1;
@@ -136,5 +147,5 @@ int users_own(int users, const char *path, int only_tried)
     error = errno;
     close(tree);
     errno = error;
-    return result;
+    return result == 0 ? alone : -1;
 }

@@ -13,7 +13,8 @@ int open_proc(void);
 int users_make(void);
 
 /* Shows what lies at `path`, with all that is mounted below, as the namespace's: what user N owns
- * on the host its user N owns there.  With `only_tried` nothing changes.  -1 and errno. */
+ * on the host its user N owns there.  With `only_tried` nothing changes.  1 if what is mounted below
+ * keeps the host's owners; -1 and errno. */
 int users_own(int users, const char *path, int only_tried);
 
 #define USERS_GIVEN_MAX 256
@@ -22,6 +23,7 @@ int users_own(int users, const char *path, int only_tried);
 struct given {
     const char *path;
     int shown;
+    int whole; /* with all that is mounted below */
 };
 
 /* Such a tree, which is mounted nowhere; -1 and errno. */

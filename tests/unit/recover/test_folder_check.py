@@ -65,6 +65,25 @@ def test_one_that_prints_without_end_ends_in_time(tmp_path):
     assert (seen.complete, seen.failure) == (False, "it did not end within 1 s")
 
 
+@pytest.mark.root
+def test_what_is_mounted_beside_it_does_not_keep_a_check_from_its_state(tmp_path):
+    """A mount that can have no other owners, such as a FUSE of somebody else's, comes and goes
+    anywhere below what the command names.  The state's files were nobody's then, and an honest
+    store could not open them for writing."""
+    folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    subprocess.run(["mount", "-t", "proc", "proc", str(beside)], check=True)
+    try:
+        script = f'set -e; cd "$1"; : {tmp_path}; echo 25 >>db; echo "= $(stat -c %u db)" >&3'
+        seen = checked(script, full, folder)
+    finally:
+        subprocess.run(["umount", str(beside)], check=True)
+    assert (seen.failure, seen.lines) == ("", b"= 0\n")
+    assert (full / "db").read_text() == "2425\n"
+    assert (full / "db").stat().st_uid == 0
+
+
 @pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm", "/run"])
 def test_a_copy_of_one_state_does_not_vouch_for_the_next(tmp_path, place):
     folder = state(tmp_path, "d", "")

@@ -214,8 +214,7 @@ def _users(
     if not for_all(path for path in named if not any(path.is_relative_to(one) for one in given)):
         return []
     words = users_apart((*shown, state))
-    under = any(folder.is_relative_to(path) for path in shown)  # with which it was given
-    return [*words[:-2], *([] if under else ["--own", str(folder)])] if words else []
+    return [*words[:-1], str(folder)] if words else []  # where the state lies in there
 
 
 def confined_command(
