@@ -9,8 +9,8 @@ Ways:
   32-bit programs call it by;
 - data-first, header-first: the record in the file `log`, and a header in a mapping which says how
   many there are; header-first stores it before the record is durable;
-- other-thread, too-early: another thread syncs all the time; too-early waits for 3 ms instead of
-  for the sync.
+- other-thread, too-early: another thread syncs all the time; too-early waits for a sync to begin,
+  and not to end.
 
 It needs no package: it runs as `python3 -I -S`.  `check DIR` says what is there.
 """
@@ -22,7 +22,6 @@ import mmap
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 OPERATIONS = 12
@@ -77,8 +76,9 @@ class Keeper:
             self.header[0:4] = record
             self.header.flush()
         else:
+            before = self.begun
             os.pwrite(self.log, record, at)
-            self._wait()
+            self._wait(before)
 
     def _syncfs(self) -> None:
         assert ctypes.CDLL(None).syncfs(self.log) == 0
@@ -93,18 +93,19 @@ class Keeper:
         while True:
             with self.syncs:
                 self.begun += 1
+                self.syncs.notify_all()
             os.fdatasync(self.log)
             with self.syncs:
                 self.ended = self.begun
                 self.syncs.notify_all()
 
-    def _wait(self) -> None:
-        if self.way == "too-early":
-            time.sleep(0.003)
-            return
+    def _wait(self, before: int) -> None:
         with self.syncs:
             wanted = self.begun + 1
-            self.syncs.wait_for(lambda: self.ended >= wanted)
+            if self.way == "too-early":
+                self.syncs.wait_for(lambda: self.begun > before)
+            else:
+                self.syncs.wait_for(lambda: self.ended >= wanted)
 
 
 def found(folder: Path) -> str:
