@@ -63,7 +63,7 @@ class BuildWithParts(build_py):
         subprocess.run(schemas, check=True)
         made = Path(self.get_finalized_command("build").build_temp).resolve() / "parts"
         for folder in MAKEFILES:
-            argv = [ROOT / "harness/make-part", ROOT / folder, made, "CFLAGS=-O2", "LDFLAGS=-s"]
+            argv = [ROOT / "harness/make-part", ROOT / folder, made]
             subprocess.run(argv, check=True, env=dict(os.environ, LC_ALL="C"))
         for name in BUILT:
             (target / "parts" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import io
 import os
 from unittest import mock
 
-from shared import folder, text_of
+from shared import folder
 
 
 def image_header(data: bytes) -> object:
@@ -92,13 +92,4 @@ def oci(data: bytes) -> object:
         return tree.write(io.BytesIO())
 
 
-def hosts(data: bytes) -> object:
-    """A hosts file."""
-    from powercut.cluster.hosts_file import read_hosts
-
-    with folder() as place:
-        (place / "hosts.yaml").write_text(text_of(data))
-        return read_hosts(place / "hosts.yaml")
-
-
-TARGETS = (image_header, filesystem, growing, kernel, program, oci, hosts)
+TARGETS = (image_header, filesystem, growing, kernel, program, oci)

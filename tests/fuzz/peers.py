@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what others say: guests, programs, browsers, hosts of a cluster, their schedulers."""
+"""Readers of what others say: guests, programs, browsers."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import io
-import json
 import os
 import socket
 from typing import Any
 
-from shared import folder, text_of
+from shared import folder
 
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import PowercutError
 
 
 def _said(data: bytes, stack: contextlib.ExitStack) -> socket.socket:
@@ -115,96 +113,6 @@ def browser(data: bytes) -> object:
     return None
 
 
-def worker(data: bytes) -> object:
-    """What a worker of a cluster answers: the first byte says to which call."""
-    from pydantic import ValidationError
-
-    from powercut.cluster import messages
-
-    answers = (
-        messages.Hello, messages.TrialAnswers, messages.Judged, messages.Paths, messages.Listing,
-        messages.Chunk, messages.Trouble,
-    )  # fmt: skip
-    try:
-        return answers[(data[0] if data else 0) % len(answers)].model_validate_json(data[1:])
-    except ValidationError as error:
-        raise HostError(str(error)) from None
-
-
-@functools.cache
-def _job() -> Any:
-    from pathlib import Path
-
-    from powercut.rig.run_id import run_id_of
-    from powercut.scenario.load import expand, parse_scenario
-    from powercut.trial.job import TrialJob
-
-    text = "powercut: 1\nname: x\nfilesystem: {type: raw}\nworkload: {layout: raw}\n"
-    plan = expand(parse_scenario(text, Path("x.yaml")), seed=1)
-    cell = plan.cells[0]
-    trial = cell.trials[0]
-    return TrialJob("x", cell.name, cell.parameters, trial, run_id_of(trial.seed))
-
-
-def claim(data: bytes) -> object:
-    """A claim of a trial: verdict.json, what its trial.json says otherwise, an exploration.
-
-    `BINDING` in it is what binds a verdict to that trial.json, whatever a record's form is.
-    """
-    from powercut.cluster.claims import accept
-    from powercut.cluster.messages import Done
-    from powercut.store.binding import binding_of
-    from powercut.store.trial_dir import TrialDir
-
-    verdict, _, rest = text_of(data).partition("\0")
-    changed, _, explored = rest.partition("\0")
-    record = json.loads(_job().as_record("0" * 32).model_dump_json())
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        record |= json.loads(changed)
-    text = json.dumps(record)
-    with contextlib.suppress(PowercutError, LookupError, TypeError, ValueError, AttributeError):
-        verdict = verdict.replace("BINDING", binding_of(json.loads(text)).name)
-    sealed = {
-        "name": "trial.json",
-        "size": len(text),
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
-    manifest = json.dumps({"format": "powercut-manifest/1", "files": [sealed]})
-    files = {"trial.json": text, "manifest.json": manifest, "verdict.json": verdict}
-    if explored:
-        files["exploration.json"] = explored
-    with folder() as place:
-        done = Done(folder="f", files=files, seconds=1, tries=1, outcomes=("SAFE",))
-        return accept(done, "f", _job(), TrialDir(place / "x" / "trial-1", place))
-
-
-def host(data: bytes) -> object:
-    """What a host says of itself over ssh, and its doctor."""
-    from powercut.cluster.facts import doctor, read_facts
-    from powercut.cluster.hosts_file import HostSettings
-    from powercut.machine.remote import Done
-
-    class Answers:
-        def run(self, *_: object, **__: object) -> Done:
-            return Done(0, data, "")
-
-    settings = HostSettings(name="a", address="a")
-    if data.startswith(b"{"):
-        return doctor(Answers(), settings, "v")  # type: ignore[arg-type]
-    return read_facts(Answers(), settings)  # type: ignore[arg-type]
-
-
-def scheduler(data: bytes) -> object:
-    """A scheduler's file, and its address."""
-    from powercut.cluster.engine import Address
-    from powercut.cluster.start import address_in
-
-    with contextlib.suppress(PowercutError):
-        Address.parse(text_of(data))
-    with folder() as place:
-        return address_in(place / "scheduler.json", text_of(data))
-
-
 def uml_answer(data: bytes) -> object:
     """What PID 1 of a User-Mode Linux leaves in the memory that it shares with the controller."""
     from powercut.recover.files_read import reads_in
@@ -240,5 +148,5 @@ def check_answer(data: bytes) -> object:
 
 
 TARGETS = (
-    guest_lines, connections, browser, worker, claim, host, scheduler, uml_answer, check_answer,
+    guest_lines, connections, browser, uml_answer, check_answer,
 )  # fmt: skip

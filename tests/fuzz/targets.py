@@ -158,16 +158,6 @@ def bundle(data: bytes) -> object:
         return unpack_bundle(folder / "b", folder / "out")
 
 
-def rows(data: bytes) -> object:
-    """trials.sqlite."""
-    from powercut.store.rows import ROWS, TrialRows
-
-    with _folder() as folder:
-        (folder / ROWS).write_bytes(data)
-        with TrialRows.find(folder) or contextlib.nullcontext() as found:
-            return [list(found.of_cell(cell)) for cell in found.cells] if found else None
-
-
 def packed(data: bytes) -> object:
     """A recording's packed files."""
     from powercut.store.manifest import PACK
@@ -252,7 +242,6 @@ def record(data: bytes) -> object:
     from powercut.store.layout import ResultDir
     from powercut.store.manifest import check
     from powercut.store.measurement import Measurement
-    from powercut.store.place import read_place
     from powercut.store.record import read_model
     from powercut.store.sync_order import read_order
     from powercut.store.trial_dir import TrialDir
@@ -273,7 +262,6 @@ def record(data: bytes) -> object:
         ("confirmation.json", lambda path: read_confirmation(trial(path))),
         ("files.json", lambda path: read_file_maps(trial(path))),
         ("witness.json", lambda path: read_witness(trial(path))),
-        ("place.json", read_place),
         ("environment.json", lambda path: ResultDir(path).options()),
         ("audit-syncs.json", lambda path: read_order(ResultDir(path))),
         ("components.json", lambda path: read_components(ResultDir(path))),
@@ -304,7 +292,7 @@ TARGETS: Final[dict[str, Target]] = {
     target.__name__: target
     for target in (
         scenario, preset, domain, disk_log, folder_log, logwrites, history, program_lines, archive,
-        bundle, rows, packed, certificate, observation, state, capture, signature, logo, record,
+        bundle, packed, certificate, observation, state, capture, signature, logo, record,
         listened, *images.TARGETS, *peers.TARGETS,
     )
 }  # fmt: skip

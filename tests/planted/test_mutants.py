@@ -22,8 +22,8 @@ from powercut.paths import ROOT
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutants import (
-    beliefs,
     c_parts,
+    clusters,
     edges,
     evidence,
     folders,
@@ -49,7 +49,7 @@ MUTANTS = (
     *orders.MUTANTS,
     *c_parts.MUTANTS,
     *sandboxes.MUTANTS,
-    *beliefs.MUTANTS,
+    *clusters.MUTANTS,
     *lending.MUTANTS,
     *presses.MUTANTS,
     *edges.MUTANTS,

@@ -15,7 +15,7 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 69_900
+CORE_LINES = 69_380
 """The goal is 62,000."""
 
 LONGEST_CHAIN = 34
@@ -23,16 +23,16 @@ SLACK = 100
 """Lines that the core may have fewer than its limit before the limit has to follow."""
 
 NAMES = {
-    "model": 211, "scenario": 98, "host": 68, "crash": 63, "workload": 65, "disk": 55,
-    "machine": 61, "recover": 80, "recording": 101, "judge": 21, "explore": 62, "run": 123,
-    "report": 36, "cli": 45,
+    "model": 206, "scenario": 91, "host": 65, "crash": 63, "workload": 65, "disk": 55,
+    "machine": 61, "recover": 80, "recording": 93, "judge": 21, "explore": 59, "run": 110,
+    "report": 34, "cli": 45,
 }  # fmt: skip
 """How many names of a room others import.  The goal is 25 each, `model` excepted."""
 
 WRONG_WAY = {
     "later room": 61,
-    "core of an extra": 60,
-    "extra of another": 33,
+    "core of an extra": 51,
+    "extra of another": 24,
 }
 """Imports against the order of the rooms, of an extra by the core, and of an extra by another."""
 

@@ -20,12 +20,12 @@ ROOMS = {
     "paths": 0,
     "brought": 0,
     "console": 1,
-    "carried": 0,
     "closing": 0,
     "documented": 0,
     "mapped": 0,
     "model": 0,
     "wal": 0,
+    "wheel": 1,
     "sandbox": 1,
     "scenario": 1,
     "crash": 1,
@@ -299,45 +299,3 @@ def test_the_rule_about_verdicts_can_fail(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Path, "read_text", lambda _: "result = judge_recording(trial)\n")
     assert judged_in_part(PACKAGE / "campaign" / "bundle.py") == ["judge_recording"]
     assert judged_in_part(PACKAGE / "verdict" / "judge.py") == []
-
-
-PLANNED = {
-    *("scenario/plan.py", "campaign/confidence.py", "campaign/progress.py"),
-    "report/terminal/plan.py",
-}
-"""Files that count the trials of a plan, which lists them all."""
-
-COUNTING = {"store/results.py", *PLANNED}
-
-
-def counted_by_hand(path: Path) -> list[str]:
-    """Where a file counts the trials of a cell, and not `CellResult.trials_in_all` does."""
-    text = path.read_text()
-    if path.suffix == ".j2":
-        return [f"{path.name}: {found}" for found in re.findall(r"[\w.]*trials\s*\|\s*\w+", text)]
-    return [
-        f"{path.name}:{node.lineno}"
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "len"
-        and any(isinstance(one, ast.Attribute) and one.attr == "trials" for one in node.args)
-    ]
-
-
-def test_only_one_place_counts_the_trials_of_a_cell() -> None:
-    """A result need not list all of its trials, and a wrong count is a wrong bound."""
-    for path in tracked(".py", ".j2"):
-        if not path.is_relative_to(PACKAGE) or path.relative_to(PACKAGE).as_posix() in COUNTING:
-            continue
-        assert not counted_by_hand(path), "use CellResult.trials_in_all"
-
-
-def test_the_rule_about_counting_can_fail(tmp_path: Path) -> None:
-    for name, text in (
-        ("a.py", "many = len(cell.trials) > 1\n"),
-        ("b.j2", "{{ c.trials|length }}"),
-    ):
-        path = tmp_path / name
-        path.write_text(text)
-        assert counted_by_hand(path), name

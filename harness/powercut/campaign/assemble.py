@@ -13,7 +13,6 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect
 from powercut.store.layout import ResultDir, reproduce_command
 from powercut.store.results import CellResult, ControlResult, TrialResult
-from powercut.store.rows import TrialRows
 from powercut.trial.controls import Control, controls_for, same_run
 from powercut.verdict.controls import with_controls
 
@@ -105,15 +104,11 @@ def cell_results(
     trials: Trials,
     known: Known,
     directory: ResultDir,
-    rows: TrialRows | None = None,
 ) -> tuple[CellResult, ...]:
-    """The verdict on every cell, with its controls heard.
-
-    `rows` are of trials that are not among `trials`; none of them lost anything.
-    """
+    """The verdict on every cell, with its controls heard."""
     options = directory.options()
     return tuple(
-        _cell_result(plan, cell, trials[cell.name], known, directory, options, rows)
+        _cell_result(plan, cell, trials[cell.name], known, directory, options)
         for cell in plan.cells
     )
 
@@ -131,7 +126,6 @@ def _cell_result(
     known: Known,
     directory: ResultDir,
     options: Sequence[str],
-    rows: TrialRows | None,
 ) -> CellResult:
     own = worst_of(trials)
     wanted = controls_for(cell.parameters, vouched_for(trials))
@@ -148,7 +142,6 @@ def _cell_result(
         reasons=reasons,
         reproduce=reproduce_command(directory.scenario_copy, plan.seed, cell, options=options),
         result_directory=str(Path(trials[0].result_directory).parent) if trials else "",
-        rows=() if rows is None else rows.of_cell(cell.name),
     )
 
 

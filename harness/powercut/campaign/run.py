@@ -55,11 +55,9 @@ from powercut.scenario.load import Scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.settings import Parameters
 from powercut.store.binding import text_digest
-from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
-from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import Control, begins_alike, same_run
 from powercut.trial.job import TrialJob
@@ -137,7 +135,7 @@ class Run:
         if load := meter.read():
             sessions[-1][LOAD] = load.model_dump()
             self.directory.write_environment(self.environment)
-        cells = cell_results(self.plan, trials, known, self.directory, self._rows())
+        cells = cell_results(self.plan, trials, known, self.directory)
         result = RunResult.of(
             powercut=__version__,
             scenario=self.plan.scenario,
@@ -151,20 +149,11 @@ class Run:
             reproduce=reproduce,
             result_directory=str(self.directory.path),
             load=load_of_sessions(sessions),
-            fleet=self._account(),
         )
         self.directory.write_verdict(result)
         self.progress.remove()
         self.options.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
-
-    def _rows(self) -> TrialRows | None:
-        """Trials that have a row and no folder; None if all have folders."""
-        return None
-
-    def _account(self) -> FleetAccount | None:
-        """The hosts that made the trials; None if this one did."""
-        return None
 
     @contextmanager
     def _workers(self) -> Iterator[ThreadPoolExecutor]:
@@ -292,14 +281,7 @@ class Run:
         earlier = result is not None
         if result is None:
             directory = self.directory.trial(name, trial.number, control=control is not None)
-            record_trial(self.rig, job, directory, notify, self.shelf)
-            watch = self.progress.states(name, trial.number)
-            result = verdict_of(directory, RecoveredStates(self.shelf, on_event=watch), notify)
-            if (
-                self.interrupted.is_set()
-            ):  # its engine may have been taken away: judged when resumed
-                raise CancelledError
-            directory.write_verdict(result)
+            result = self._make(job, directory, notify)
         wanted = wanted_verdict(parameters.expect) if control is None else control.expected
         worth = result.verdict if control is None else as_control(result)
         keep_or_drop(directory, worth, wanted, self.options.keep, control=control is not None)
@@ -316,4 +298,16 @@ class Run:
                 earlier=earlier,
             )
         )
+        return result
+
+    def _make(
+        self, job: TrialJob, directory: TrialDir, notify: Callable[[Phase], None]
+    ) -> TrialResult:
+        """Records the trial, judges it, and writes the verdict beside it."""
+        record_trial(self.rig, job, directory, notify, self.shelf)
+        watch = self.progress.states(job.cell, job.trial.number)
+        result = verdict_of(directory, RecoveredStates(self.shelf, on_event=watch), notify)
+        if self.interrupted.is_set():  # its engine may have been taken away: judged when resumed
+            raise CancelledError
+        directory.write_verdict(result)
         return result

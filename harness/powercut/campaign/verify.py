@@ -38,7 +38,6 @@ from powercut.scenario.seeds import derive_seed
 from powercut.scenario.settings import Parameters
 from powercut.store.host_load import load_of_sessions
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.place import read_place
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.trial.controls import same_run
@@ -189,14 +188,6 @@ def _check_kept(directory: ResultDir) -> None:
     """Raises UsageError if recordings were dropped on purpose: nothing can be judged then."""
     trials = directory.trials()
     dropped = [trial for trial in trials if trial.sealed and not trial.kept]
-    rows = sum(not trial.path.exists() for trial, _ in directory.unlisted())
-    elsewhere = rows + sum(read_place(trial.path) is not None for trial in dropped)
-    if elsewhere:
-        raise UsageError(
-            f"{directory.path}: {elsewhere} of {rows + len(trials)} recordings were not fetched: "
-            "they lie on the hosts that made them",
-            hint=f"powercut import {directory.path} --cluster CLUSTER brings them",
-        )
     if dropped:
         raise UsageError(
             f"{directory.path}: {len(dropped)} of {len(trials)} recordings were not kept",

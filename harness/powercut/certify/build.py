@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from powercut.certify.causes import explanation_of
@@ -32,13 +31,10 @@ from powercut.store.certificate import (
 )
 from powercut.store.certify_order import CertificateDir, read_components
 from powercut.store.exploration import ExploreResult, read_exploration
-from powercut.store.fleet import FleetAccount
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import MANIFEST
 from powercut.store.measured import read_measured
-from powercut.store.record import parse_model
 from powercut.store.results import CellResult
-from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.witness.confirm import is_analysed, seen_again
 
@@ -74,7 +70,6 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         command=order.command,
         host=_host(environment),
         load=directory.load(),
-        fleet=FleetAccount.over(result.fleet for _, result in runs),
         components=tuple(components),
         executed=tuple(executed),
         axes=axes,
@@ -134,7 +129,7 @@ def _cell(
         evidence_level=cell.evidence_level,
         expected=cell.expected,
         as_expected=cell.as_expected,
-        cuts=cell.trials_in_all,
+        cuts=len(cell.trials),
         acked=cell.commits_acked,
         lost=cell.commits_lost,
         lost_lsns=cell.lost_lsns,
@@ -164,26 +159,13 @@ def _cell(
         evidence=tuple(
             _evidence(directory, run.at(trial.result_directory)) for trial in cell.trials
         ),
-        unlisted=cell.unlisted,
         reproduce=cell.reproduce,
     )
 
 
 def _coverage(run: ResultDir, cell: CellResult) -> Coverage | None:
-    listed = map(read_exploration, (run.at(trial.result_directory) for trial in cell.trials))
-    rows = run.rows() if cell.unlisted is not None else None
-    if rows is None:
-        return coverage_of(listed)
-    with rows:
-        return coverage_of(chain(listed, explorations_of(rows, cell.cell)))
-
-
-def explorations_of(rows: TrialRows, cell: str) -> Iterator[ExploreResult]:
-    """What exploration said of the trials that are not listed.  Raises DamagedRecording."""
-    for row in rows.of_cell(cell) if rows.any_explored(cell) else ():
-        if row.exploration:
-            name = f"{rows.path}: {cell}, trial {row.result.trial}"
-            yield parse_model(row.exploration, ExploreResult, name)
+    places = (run.at(trial.result_directory) for trial in cell.trials)
+    return coverage_of(map(read_exploration, places))
 
 
 def _evidence(directory: CertificateDir, trial: TrialDir) -> SealedRecording:

@@ -50,7 +50,7 @@ def explanation_of(cell: CellResult, wire: WireAccount | None = None) -> Explana
         return Explanation()
     if cell.verdict is Verdict.SURVIVED:
         bound = cell.loss_probability_upper_95
-        return Explanation(details=(live_words(cell.trials_in_all, bound),))
+        return Explanation(details=(live_words(len(cell.trials), bound),))
     if cell.verdict is Verdict.INCONCLUSIVE:
         return Explanation(details=_why_unknown(cell))
     causes = causes_of(cell.parameters)
@@ -85,7 +85,7 @@ def _of_its_twin(cell: CellResult) -> list[str]:
 def _why_unknown(cell: CellResult) -> tuple[str, ...]:
     """Why nothing can be said of an inconclusive cell."""
     parts = (f"{USB}",) if USB.applies(cell.parameters) and _preset_missed(cell) else ()
-    told = in_groups(cell.reasons, cell.trials, several=cell.trials_in_all > 1)
+    told = in_groups(cell.reasons, cell.trials, several=len(cell.trials) > 1)
     return (*parts, *told) or ("no trial came to a verdict",)
 
 

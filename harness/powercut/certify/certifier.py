@@ -8,7 +8,7 @@ whatever way, is gone on with (`resume_certificate`) and comes out the same.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,7 +38,7 @@ from powercut.store.files import locked, remove_tree, write_atomic
 from powercut.store.issuer import Issuer
 from powercut.store.layout import CONTROLS, ResultDir
 from powercut.store.measured import drop_measured_evidence, read_measured
-from powercut.store.results import CellResult, TrialResult, wanted_verdict
+from powercut.store.results import wanted_verdict
 from powercut.trial.controls import same_run
 from powercut.witness.confirm import confirm, is_analysed
 
@@ -206,7 +206,7 @@ def _count_earlier(run: ResultDir, on_event: Listener) -> None:
     """What a run has made that came to its end is done, too, for the count."""
     told = run.read_verdict()
     for cell in told.cells:
-        for trial in _trials_of(run, cell):
+        for trial in cell.trials:
             as_expected = trial.verdict is wanted_verdict(cell.expected)
             on_event(
                 TrialFinished(
@@ -237,15 +237,6 @@ def _count_earlier(run: ResultDir, on_event: Listener) -> None:
                     earlier=True,
                 )
             )
-
-
-def _trials_of(run: ResultDir, cell: CellResult) -> Iterator[TrialResult]:
-    """All of them, listed or not."""
-    yield from cell.trials
-    rows = run.rows() if cell.unlisted is not None else None
-    if rows is not None:
-        with rows:
-            yield from (row.result for row in rows.of_cell(cell.cell))
 
 
 def _measured(plan: Plan, order: Order) -> int:

@@ -11,8 +11,6 @@ Who doubts a certificate has to doubt it, too:
 3. Each control is a run of the very combination that the cell's control is
    (powercut.trial.controls), and is listed with the verdict that lies beside it.
 4. The verdict, the counts and the bound are what all that adds up to.
-5. Of a large run that includes the rows of the trials that are not listed: their count, and the
-   digest over them.
 
 What lies beside a recording is judged again by `examine` with `deep`.
 """
@@ -20,7 +18,6 @@ What lies beside a recording is judged again by `examine` with `deep`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 from powercut.campaign.assemble import (
@@ -38,7 +35,6 @@ from powercut.scenario.plan import Cell, Plan
 from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, ControlResult, TrialResult
-from powercut.store.rows import Row, TrialRows
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import controls_for, same_run, twin
 from powercut.verdict.controls import with_controls
@@ -56,7 +52,6 @@ _ADDED_UP = (
     "exposure",
     "states",
     "loss_probability_upper_95",
-    "unlisted",
 )
 
 
@@ -94,16 +89,10 @@ def _problems_of_run(run: ResultDir, plan: Plan, scenario: Path) -> Iterator[str
     if [cell.cell for cell in told.cells] != planned:
         yield f"{where}: its cells are not those of the scenario"
     places = {trial.relative for trial in run.trials()}
-    with ExitStack() as stack:
-        rows = run.rows()
-        if rows is not None:
-            stack.enter_context(rows)
-        for cell in plan.cells:
-            if cell.name in cells:
-                for problem in _problems_of_cell(
-                    run, cell, cells[cell.name], places, scenario, rows
-                ):
-                    yield f"{where}: {cell.name}: {problem}"
+    for cell in plan.cells:
+        if cell.name in cells:
+            for problem in _problems_of_cell(run, cell, cells[cell.name], places, scenario):
+                yield f"{where}: {cell.name}: {problem}"
 
 
 def _problems_of_cell(
@@ -112,11 +101,9 @@ def _problems_of_cell(
     told: CellResult,
     places: Collection[str],
     scenario: Path,
-    rows: TrialRows | None,
 ) -> Iterator[str]:
     own = worst_of(told.trials)
-    unlisted = set() if rows is None else set(rows.makers(planned.name))
-    yield from _problems_of_trials(run, planned, told, scenario, unlisted)
+    yield from _problems_of_trials(run, planned, told, scenario)
     for control in told.controls:
         yield from _problems_of_control(run, planned, control, places)
     wanted = [c.name for c in controls_for(planned.parameters, vouched_for(told.trials))]
@@ -125,41 +112,25 @@ def _problems_of_cell(
     if listed != wanted and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(wanted)):
         yield "its controls are not those that its trials ask for"
     verdict, _ = with_controls(own, told.controls)
-    wrong: list[str] = []
     again = CellResult.of(
         told.scenario,
         planned,
         told.trials,
         verdict=verdict,
         controls=told.controls,
-        rows=() if rows is None else _checked(run, planned, rows, wrong),
     )
-    yield from wrong
     for key in _ADDED_UP:
         if getattr(told, key) != getattr(again, key):
             yield f"{key}: it is not what its trials and controls add up to"
 
 
-def _checked(run: ResultDir, planned: Cell, rows: TrialRows, wrong: list[str]) -> Iterator[Row]:
-    """The rows of a cell; `wrong` gets what does not follow from the plan."""
-    for row in rows.of_cell(planned.name):
-        number = row.result.trial
-        trial = planned.trials[number - 1] if number <= planned.trials[-1].number else None
-        if trial is None or (trial.number, trial.seed) != (number, row.result.seed):
-            wrong.append(f"trial {number}: its row is of another seed, or was never ordered")
-        elif row.result.result_directory != run.place_of(planned.name, number).relative:
-            wrong.append(f"trial {number}: its row names another folder")
-        yield row
-
-
 def _problems_of_trials(
-    run: ResultDir, planned: Cell, told: CellResult, scenario: Path, unlisted: set[int]
+    run: ResultDir, planned: Cell, told: CellResult, scenario: Path
 ) -> Iterator[str]:
-    """`unlisted` are the numbers of its trials that are not listed."""
     by_number = {trial.number: trial for trial in planned.trials}
     numbers = [trial.trial for trial in told.trials]
-    listed = {*numbers, *unlisted}
-    if len(listed) != len(numbers) + len(unlisted) or not listed <= by_number.keys():
+    listed = set(numbers)
+    if len(listed) != len(numbers) or not listed <= by_number.keys():
         yield "its trials are not those that were ordered"
         return
     # After a loss further cuts may be left out: they could change nothing.

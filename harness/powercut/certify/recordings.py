@@ -3,26 +3,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.recording.consent import foreign_commands, not_repeated
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.confirmation import read_confirmation
-from powercut.store.layout import ResultDir
-from powercut.store.place import read_place
-from powercut.store.rows import ROWS
 from powercut.store.trial_dir import TrialDir
 from powercut.verdict.judge import verdict_of
 from powercut.witness.confirm import recovered_again
 
 _NAMED_MAX: Final = 4
-_NONE: Final[Counter[str]] = Counter()
 
 
 @dataclass(frozen=True)
@@ -36,61 +31,13 @@ class Depth:
     """Whether each is read and held against its seal."""
 
 
-@dataclass(frozen=True)
-class Unlisted:
-    """The recordings of trials that are not listed (powercut.store.rows)."""
-
-    here: tuple[TrialDir, ...]
-    hosts: Counter[str]
-    """How many of the others lie on which host."""
-
-    @classmethod
-    def of(cls, runs: Iterable[ResultDir]) -> Self:
-        """Those of some runs.  Raises DamagedRecording."""
-        here: list[TrialDir] = []
-        hosts: Counter[str] = Counter()
-        for run in runs:
-            for trial, host in run.unlisted():
-                if trial.kept:
-                    here.append(trial)
-                else:
-                    hosts[host] += 1
-        return cls(tuple(here), hosts)
-
-
-def missing_problems(
-    missing: Sequence[TrialDir], count: int, unlisted: Counter[str] = _NONE
-) -> Iterator[str]:
-    """What is wrong with verdicts whose evidence is not there.
-
-    `unlisted` are recordings of trials that are not listed, by the host that has them.
-    """
-    there = not_fetched(missing)
-    gone = [trial for trial in missing if trial not in there]
-    if there or unlisted:
-        named = ", ".join(filter(None, (_named(there), ROWS if unlisted else "")))
+def missing_problems(missing: Sequence[TrialDir], count: int) -> Iterator[str]:
+    """What is wrong with verdicts whose evidence is not there."""
+    if missing:
         yield (
-            f"{len(there) + unlisted.total()} of {count} recordings were not fetched, and cannot "
-            f"be judged again here: {named}; {on_hosts(there, unlisted)}; `powercut import` brings "
-            "those of a run, or accept it with --allow-missing"
+            f"{len(missing)} of {count} recordings are gone, and cannot be judged again: "
+            f"{_named(missing)}; put them back, or accept it with --allow-missing"
         )
-    if gone:
-        yield (
-            f"{len(gone)} of {count} recordings are gone, and cannot be judged again: "
-            f"{_named(gone)}; put them back, or accept it with --allow-missing"
-        )
-
-
-def not_fetched(missing: Sequence[TrialDir]) -> list[TrialDir]:
-    """Those that lie on the host of a fleet that made them, as far as is known here."""
-    return [trial for trial in missing if read_place(trial.path) is not None]
-
-
-def on_hosts(trials: Sequence[TrialDir], unlisted: Counter[str] = _NONE) -> str:
-    """On which hosts recordings lie that were not fetched; `unlisted` are more of them."""
-    places = [read_place(trial.path) for trial in trials]
-    count = unlisted + Counter(place.host for place in places if place is not None)
-    return "on " + ", ".join(f"{host} {number}" for host, number in sorted(count.items()))
 
 
 def _named(trials: Sequence[TrialDir]) -> str:

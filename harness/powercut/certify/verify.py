@@ -28,11 +28,8 @@ from powercut.certify.build import axes_of, certificate_of, counted
 from powercut.certify.follows import problems_of_runs
 from powercut.certify.recordings import (
     Depth,
-    Unlisted,
     look_at,
     missing_problems,
-    not_fetched,
-    on_hosts,
 )
 from powercut.certify.sign import check_signature
 from powercut.certify.words import statement_of
@@ -176,9 +173,7 @@ def _examine_folder(
         )
     folders = [directory.path / entry.directory for entry in evidence_of(again)]
     trials = [TrialDir(folder, directory.path) for folder in folders]
-    unlisted = Unlisted.of(filter(None, map(directory.run_of, directory.read_order().scenarios)))
-    trials += [TrialDir(trial.path, directory.path) for trial in unlisted.here]
-    count = len(trials) + unlisted.hosts.total()
+    count = len(trials)
     there = [trial for trial in trials if trial.kept]
     seen = look_at(there, how) if how.seals else ()
     problems += [line for one in seen for line in one.problems]
@@ -187,7 +182,7 @@ def _examine_folder(
     missing = [trial for trial in trials if not trial.kept]
     lost = [trial for trial in missing if trial.relative in told]
     if how.deep and not how.allow_missing:
-        problems += missing_problems(missing, count, unlisted.hosts)
+        problems += missing_problems(missing, count)
     if len(problems) == before:
         checked.append("Drawn up again from the results beside it, it comes out the same.")
         checked.append("The results follow from their trials and controls.")
@@ -197,11 +192,7 @@ def _examine_folder(
         if confirmed := sum(one.confirmed for one in seen):
             what = "confirmation was" if confirmed == 1 else "confirmations were"
             checked.append(f"{confirmed} {what} repeated, with the same outcome.")
-    elsewhere = not_fetched([trial for trial in missing if trial not in lost])
-    if left := len(elsewhere) + unlisted.hosts.total():
-        where = f"{on_hosts(elsewhere, unlisted.hosts)}: `powercut import` brings those of a run"
-        unchecked.append(f"{left} of {count} recordings were not fetched; they lie {where}.")
-    if dropped := len(missing) - len(lost) - len(elsewhere):
+    if dropped := len(missing) - len(lost):
         unchecked.append(f"{dropped} of {count} recordings were not kept.")
     if lost:
         unchecked.append(f"{len(lost)} recordings are gone that were there when it was drawn up.")
@@ -299,9 +290,8 @@ def _cell_contradictions(cell: CertifiedCell, components: int) -> Iterator[str]:
         yield "its settings are not those in which its parameters differ from the defaults"
     if not 0 <= cell.lost <= cell.acked:
         yield f"{cell.lost} of {cell.acked} records cannot be lost"
-    unlisted = 0 if cell.unlisted is None else cell.unlisted.trials
-    if cell.cuts != len(cell.evidence) + unlisted:
-        yield f"{cell.cuts} cuts with {len(cell.evidence) + unlisted} recordings"
+    if cell.cuts != len(cell.evidence):
+        yield f"{cell.cuts} cuts with {len(cell.evidence)} recordings"
     if any(not 0 <= index < components for index in cell.components):
         yield "a component is not in the list"
     yield from _level_contradictions(cell)

@@ -185,7 +185,7 @@ def _certify(
     with (
         CertifyView(console) as view,
         Resumable("certify", view).heard() as progress,
-        runs_of(cluster, progress) as run_of,
+        runs_of(cluster) as run_of,
     ):
         options = CertifyRunOptions(jobs or os.cpu_count() or 1, keep, progress, run_of)
         if request is not None:

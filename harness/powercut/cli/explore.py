@@ -231,20 +231,18 @@ def _results(
                 result = run(trial, wanted, on_event=listener)
             yield trial, result
         return
-    from powercut.cluster.explore import explore_on, refuse
-    from powercut.cluster.start import engine_of
+    from powercut.cluster.connect import cluster_of
+    from powercut.cluster.explore import explore_on
     from powercut.model.events import Notice, RunEvent
 
     def tell(event: RunEvent) -> None:
         if isinstance(event, Notice):
             console.print(event.text, markup=False, highlight=False)
 
-    for trial in trials:  # before any host is asked
-        refuse(trial, wanted)
-    with engine_of(cluster, tell) as engine:
+    with cluster_of(cluster) as opened:
         for trial in trials:
             with _progress(console, trial, wanted) as listener:
-                result = explore_on(engine, trial, wanted, on_event=tell, on_progress=listener)
+                result = explore_on(opened, trial, wanted, on_event=tell, on_progress=listener)
             yield trial, result
 
 

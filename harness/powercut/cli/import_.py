@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`powercut import`: recordings made elsewhere: a bundle, another tool's log, a fleet's."""
+"""`powercut import`: recordings made elsewhere: a bundle, or another tool's log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,8 @@ import click
 from powercut.cli.folder_states import refuse_others
 from powercut.cli.imported import analyze_import
 from powercut.cli.lookup import is_bundle
-from powercut.cli.options import FILE, json_option, only_option
-from powercut.cli.output import TROUBLE, Speaker, write_json_object
+from powercut.cli.options import FILE, json_option
+from powercut.cli.output import Speaker, write_json_object
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import UsageError
 
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 @click.command("import")
 @click.argument("source", type=FILE)
 @click.option("-o", "--output", type=FILE, help="The recording; a new folder.")
-@click.option(
-    "--cluster",
-    metavar="CLUSTER",
-    help="SOURCE is a result: fetch its recordings from the cluster that made them.",
-)
-@only_option
 @click.option("--base", type=FILE, help="Of a log: the disk as it was before logging began.")
 @click.option(
     "--dialect",
@@ -63,8 +56,6 @@ if TYPE_CHECKING:
 def import_(
     source: Path,
     output: Path | None,
-    cluster: str | None,
-    only: Sequence[str],
     base: Path | None,
     dialect: str,
     atomic_unit: int,
@@ -76,10 +67,9 @@ def import_(
     json_file: Path | None,
     **sizes: int | str,
 ) -> int:
-    """Unpacks a bundle, reads a dm-log-writes or blklogwrites log, or fetches from hosts.
+    """Unpacks a bundle, or reads a dm-log-writes or blklogwrites log.
 
-    SOURCE is a bundle, a log with --base, or a result with --cluster; what a host sends has to be
-    what it named with its verdict, and is judged again.
+    SOURCE is a bundle, or a log with --base.
 
     Of a log without --run-id and --layout only the requests are known: its states can be
     exported, and nothing can be judged.
@@ -87,9 +77,6 @@ def import_(
     Exit status: 0 all is there; 3 it is not whole, or not what it was. Of a log that is judged: 0
     SAFE, 1 LOSSY, 3 INCONCLUSIVE.
     """
-    if cluster is not None:
-        refuse_others(("cluster", "only", "json_file"), "--cluster", hint="leave it out")
-        return _fetch(source, cluster, only, json_file)
     if output is None:
         raise UsageError("-o is missing", hint="name a new folder for the recording")
     if is_bundle(source):
@@ -100,8 +87,6 @@ def import_(
             f"{source}: is no bundle; a log needs its base image",
             hint="--base IMAGE: the disk as it was before logging began",
         )
-    if only:
-        raise UsageError("--only goes with --cluster", hint="leave it out")
     from powercut.disk.logwrites.logs import Dialect
     from powercut.recording.imports import import_recording
 
@@ -131,35 +116,6 @@ def _unpack(bundle: Path, output: Path, json_file: Path | None) -> int:
     Speaker(json_file)(f"{recording}: {said}")
     write_json_object("import", {"source": "bundle", "recording": str(recording)}, json_file)
     return 0
-
-
-def _fetch(run: Path, cluster: str, only: Sequence[str], json_file: Path | None) -> int:
-    from fnmatch import fnmatchcase
-
-    from powercut.cluster.start import engine_of, fetch_recordings
-    from powercut.model.events import Notice, RunEvent
-
-    say = Speaker(json_file)
-
-    def tell(event: RunEvent) -> None:
-        if isinstance(event, Notice):
-            say(event.text)
-
-    with engine_of(cluster, tell) as engine:
-        came, problems = fetch_recordings(
-            run,
-            engine,
-            wanted=lambda trial: (
-                not only or any(fnmatchcase(trial.path.parent.name, cell) for cell in only)
-            ),
-            on_event=tell,
-        )
-    for problem in problems:
-        say(problem)
-    say(f"{came} recordings fetched" + (f", {len(problems)} not" if problems else ""))
-    told = {"source": "hosts", "fetched": came, "problems": list(problems)}
-    write_json_object("import", told, json_file)
-    return TROUBLE if problems else 0
 
 
 def _layout(

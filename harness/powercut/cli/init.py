@@ -124,7 +124,7 @@ def _write(path: Path, text: str, *, executable: bool = False) -> None:
 
 def _write_wheel(folder: Path) -> None:
     """The powercut that the recipes install: no package index has it."""
-    from powercut.cluster.wheels import own_wheel
+    from powercut.wheel import own_wheel
 
     there = sorted(folder.glob("powercut-*.whl"))
     if there:

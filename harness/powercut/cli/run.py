@@ -108,7 +108,7 @@ def run(
     with (
         ProgressView(console) as view,
         Resumable("run", view).heard() as progress,
-        runs_of(cluster, progress) as run_of,
+        runs_of(cluster) as run_of,
     ):
         if resume is not None:
             resumed = resume_run(resume, RunOptions(jobs, on_event=progress, run_of=run_of))

@@ -28,7 +28,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "reproduce": "Writes a loss as a program for the store's maintainers",
         "shell": "Opens a prompt with a crash state mounted",
         "export": "Writes a bundle, a crash state or a log of requests",
-        "import": "Reads a bundle or a log, or fetches from hosts",
+        "import": "Reads a bundle or a log of another tool",
     },
     "Set up": {
         "doctor": "Says what this host can do, and what to install",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials and explorations on a Dask cluster: which hosts there are, what they do, what is believed.
+"""Trials and crash states on the workers of a Dask cluster.
 
-A host makes recordings and judges them; here its word is checked.  Handing out work, and noticing
-that a worker is gone, is the engine's (powercut.cluster.engine); its client is a process apart.
-How a single machine of another owner is cut is a matter of `machine/foreign`.
+Dask starts and watches the workers, hands out tasks and makes those of a lost worker again.  Its
+hosts are the user's own, and believed: what a worker returns counts as if it had been made here.
 """

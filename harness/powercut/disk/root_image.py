@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.carried import CarriedRoot, image_of
 from powercut.disk.root_cache import drop_unfinished, mark_used, prune, unfinished
 from powercut.disk.root_layers import RootTree
 from powercut.disk.root_packages import add_packages, compile_python, digest_of
@@ -57,18 +56,13 @@ def is_image(root: Path) -> bool:
 Ingredients = Path | tuple[Path, ...]
 """What a root is made from: a folder, a tar, an OCI image layout, an image; or packages (.deb)."""
 
-RootSource = Ingredients | CarriedRoot
-"""The same; or what another host has made of it."""
-
 
 @functools.cache
-def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
+def ensure_root_image(root: Ingredients, cache: Path) -> RootImage:
     """The image for `root`, with an empty folder PROGRAM.
 
     Raises UsageError for what is no root file system, HostError.
     """
-    if isinstance(root, CarriedRoot):
-        return RootImage(Path(root.image), root.sha256)
     if isinstance(root, Path) and is_image(root):
         with root.open("rb") as file:
             return RootImage(root, hashlib.file_digest(file, "sha256").hexdigest())
@@ -76,10 +70,8 @@ def ensure_root_image(root: RootSource, cache: Path) -> RootImage:
 
 
 @functools.cache
-def ensure_root_folder(root: RootSource, cache: Path) -> RootImage:
+def ensure_root_folder(root: Ingredients, cache: Path) -> RootImage:
     """The same files as a folder of this host, in which all belongs to the user who made it."""
-    if isinstance(root, CarriedRoot):
-        return RootImage(Path(root.folder), root.sha256)
     return _made(cache, lambda scratch: _Making(root, scratch), "")
 
 
@@ -96,8 +88,6 @@ def _made(cache: Path, making_in: Callable[[Path], _Making], kind: str) -> RootI
     drop_unfinished(folder)
     with _making, unfinished(folder) as scratch:
         making = making_in(scratch)
-        if kind and (carried := image_of(making.digest)) is not None:
-            return RootImage(carried, making.digest)
         path = folder / f"{making.digest}{kind}"
         if not path.exists():
             made = making.image() if kind else making.folder()

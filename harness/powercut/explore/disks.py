@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from powercut.crash.explore import I64, InstantKind, events
@@ -37,8 +37,8 @@ from powercut.workload.table import is_recognised, workload_of
 class DiskMedium:
     """One recorded disk, and the engine that recovers what cuts leave of it.
 
-    A single job takes its engine from the `shelf`, if there is one.  With a `spread` other hosts
-    judge the states, and this one judges some of them again.
+    A single job takes its engine from the `shelf`, if there is one.  With a `spread` the
+    workers of a cluster judge the states.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DiskMedium:
 
     @contextmanager
     def workers(self, wanted: ExploreRequest) -> Iterator[Workers]:
-        """Those of this host, and of others that the states are spread over."""
+        """Those of this host, or of a cluster."""
         directory = self._recorded.directory
         work = Work(
             directory.path,
@@ -127,14 +127,14 @@ class DiskMedium:
             self.engine.kernel,
             self._spread is not None,
         )
-        with ExitStack() as stack:
-            workers: Workers
-            if wanted.jobs > 1:
-                workers = stack.enter_context(WorkerPool(work, wanted.jobs))
-            else:
-                one = stack.enter_context(LocalWorker(work, self._recorded, self._shelf))
-                workers = OneWorker(one)
-            yield workers if self._spread is None else self._spread.over(work, workers)
+        if self._spread is not None:
+            yield self._spread(work)
+        elif wanted.jobs > 1:
+            with WorkerPool(work, wanted.jobs) as pool:
+                yield pool
+        else:
+            with LocalWorker(work, self._recorded, self._shelf) as one:
+                yield OneWorker(one)
 
     def name(self, state: CrashState, *, keep: bool) -> str:
         """The name of a state, which is kept if it is to."""

@@ -65,8 +65,8 @@ def explore(
 ) -> ExploreResult:
     """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
 
-    A single job takes its engine from the `shelf`, if there is one.  With a `spread` other hosts
-    judge the states, and this one judges some of them again.
+    A single job takes its engine from the `shelf`, if there is one.  With a `spread` the
+    workers of a cluster judge the states.
 
     Under another atomic unit than the recorded disk's nothing is kept: what is found is true of
     another disk.
@@ -87,8 +87,6 @@ def explore(
     wanted = wanted or ExploreRequest()
     medium = DiskMedium(recorded, wanted, shelf=shelf, spread=spread)
     result = ExplorerRun(medium, wanted, on_event, keep=keep, begun=begun).explore()
-    if spread is not None:
-        result = result.model_copy(update={"fleet": spread.account})
     if keep:
         write_exploration(trial, result)
         map_program(recorded, result, shelf)
@@ -193,7 +191,7 @@ class ExplorerRun:
     def _judge_the_rest(self, workers: Workers) -> None:
         """What was named and not drawn: last, so that nothing else depends on what was named."""
         if not (rest := self.undrawn.rest()):
-            return  # many hosts judge one stream of batches, and no second
+            return
         batches = (rest[at : at + BATCH_MAX] for at in range(0, len(rest), BATCH_MAX))
         for _ in self._judged(workers, batches, named=True):
             pass

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,6 @@ from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
 from powercut.model.verdict import Finding
 from powercut.recover.uml.kernel import UmlKernel
-from powercut.store.fleet import FleetAccount
 
 
 @dataclass(frozen=True)
@@ -117,21 +116,11 @@ Answered = tuple[int, Any, Answers]
 
 
 class Workers(Protocol):
-    """Whoever judges batches."""
+    """Judges batches of states."""
 
     def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:
-        """Each batch with its answers, in the order of batches.
-
-        Those of a cluster (`Spread.over`) answer one stream of batches, and no second.
-        """
+        """Each batch with its answers, in the order of batches; a cluster joins them anew."""
 
 
-class Spread(Protocol):
-    """Has other hosts judge the states of a recording."""
-
-    def over(self, work: Work, own: Workers) -> Workers:
-        """Workers elsewhere, whose word `own` workers check."""
-
-    @property
-    def account(self) -> FleetAccount:
-        """Which hosts took part, and how far they are believed."""
+Spread = Callable[[Work], Workers]
+"""Gives the workers of a cluster."""

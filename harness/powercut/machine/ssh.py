@@ -14,8 +14,7 @@ import logging
 import shlex
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, Final
 
 from powercut.closing import Closing
@@ -42,51 +41,24 @@ def fabric_module() -> Any:
     return module
 
 
-@dataclass(frozen=True)
-class SshTarget:
-    """A host, and how to get there; what is None is as ~/.ssh/config says.
-
-    With `known_hosts` no other file with host keys counts.
-    """
-
-    host: str
-    user: str | None = None
-    port: int | None = None
-    identity: str | None = None
-    known_hosts: str | None = None
-
-    def __str__(self) -> str:
-        user = f"{self.user}@" if self.user else ""
-        return f"{user}{self.host}" + (f" port {self.port}" if self.port else "")
-
-
 class FabricRemote(Closing):
-    """A connection to a target, or to `[USER@]NAME[:PORT]` or a name of ~/.ssh/config."""
+    """A connection to `[USER@]NAME[:PORT]`, or a name of ~/.ssh/config."""
 
-    def __init__(self, host: str | SshTarget) -> None:
-        self._target = host if isinstance(host, SshTarget) else SshTarget(host)
-        self._host = str(self._target)
+    def __init__(self, host: str) -> None:
+        self._host = host
         self._connection: Any = None
 
     def connect(self, *, timeout_s: float) -> None:
         """Anew, if it was connected."""
         self.close()
         fabric, paramiko = fabric_module(), importlib.import_module("paramiko")
-        target, errors = self._target, paramiko.ssh_exception
-        options: dict[str, Any] = dict.fromkeys(
-            ("banner_timeout", "auth_timeout", "channel_timeout"), timeout_s
-        )
-        if target.identity is not None:
-            options["key_filename"] = target.identity
+        errors = paramiko.ssh_exception
+        options = dict.fromkeys(("banner_timeout", "auth_timeout", "channel_timeout"), timeout_s)
         try:
             self._connection = fabric.Connection(
-                target.host,
-                user=target.user,
-                port=target.port,
-                connect_timeout=timeout_s,
-                connect_kwargs=options,
+                self._host, connect_timeout=timeout_s, connect_kwargs=options
             )
-            _know_hosts(self._connection, paramiko, target.known_hosts)
+            _know_hosts(self._connection, paramiko)
             self._connection.open()
         except errors.BadHostKeyException as error:
             self._fail(
@@ -100,8 +72,6 @@ class FabricRemote(Closing):
             if "known_hosts" in str(error):
                 hint = f"connect once by hand and compare the key: ssh {self._host} true"
                 self._fail(WrongKey, str(error), hint)
-            if isinstance(error, FileNotFoundError) and error.filename == target.identity:
-                self._fail(NotLetIn, f"no key {target.identity}", "name a file that is there")
             words = str(error).removeprefix("[Errno None] ") or type(error).__name__
             self._fail(Unreachable, words, f"is it on? `ssh {self._host} true` has to work")
         self._connection.transport.set_keepalive(_KEEPALIVE_S)
@@ -147,24 +117,9 @@ class FabricRemote(Closing):
             raise Unreachable(f"ssh {self._host}: the link was lost")
         return Done(status, output, command.printed)
 
-    @contextlib.contextmanager
-    def tunnels(self, *, there: int, here: int, back: int, to: int) -> Iterator[None]:
-        """Ports of loopback at both ends: `here` leads to `there` on the host, and `back` on the
-        host to `to` here.  Raises Unreachable.
-        """
-        errors = importlib.import_module("paramiko").ssh_exception
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self._connection.forward_local(here, there, "127.0.0.1"))
-                stack.enter_context(self._connection.forward_remote(back, to))
-            except (OSError, errors.SSHException) as error:
-                raise Unreachable(f"ssh {self._host}: no tunnel: {error}") from None
-            with contextlib.suppress(Exception):  # what a dead link says of its tunnels
-                yield
-
     def another(self) -> FabricRemote:
         """To the same host."""
-        return FabricRemote(self._target)
+        return FabricRemote(self._host)
 
     def close(self) -> None:
         """Hangs up."""
@@ -173,16 +128,10 @@ class FabricRemote(Closing):
             connection.close()
 
 
-def _know_hosts(connection: Any, paramiko: Any, only: str | None) -> None:
-    """Only hosts that are known are accepted, as of ssh with StrictHostKeyChecking=yes.
-
-    With `only` that file must be there, and no other counts.
-    """
+def _know_hosts(connection: Any, paramiko: Any) -> None:
+    """Only hosts that are known are accepted, as of ssh with StrictHostKeyChecking=yes."""
     client = connection.client
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
-    if only is not None:
-        client.load_system_host_keys(only)
-        return
     named = connection.ssh_config.get("userknownhostsfile", "~/.ssh/known_hosts")
     try:
         own = words_of(named)

@@ -34,7 +34,7 @@ def explain(cell: CellResult) -> str:
         case Verdict.SAFE:
             return ""
         case Verdict.SURVIVED:
-            words = live_words(cell.trials_in_all, cell.loss_probability_upper_95)
+            words = live_words(len(cell.trials), cell.loss_probability_upper_95)
             return f"{words}. {_own_cache(cell)}".strip()
         case Verdict.INCONCLUSIVE:
             told = _reasons(cell)
@@ -61,7 +61,7 @@ def _own_cache(cell: CellResult) -> str:
 def _loss_sentences(cell: CellResult) -> list[str]:
     bad = [trial for trial in cell.trials if trial.verdict is Verdict.LOSSY]
     sentences = []
-    if cell.trials_in_all > 1:
+    if len(cell.trials) > 1:
         sentences.append(_how_often(len(bad), cell))
     worst, unit = cell.worst_trial, unit_of(cell.parameters)
     if worst is None:
@@ -85,15 +85,15 @@ def _loss_sentences(cell: CellResult) -> list[str]:
 
 
 def _reasons(cell: CellResult) -> tuple[str, ...]:
-    return in_groups(cell.reasons, cell.trials, several=cell.trials_in_all > 1)
+    return in_groups(cell.reasons, cell.trials, several=len(cell.trials) > 1)
 
 
 def _how_often(bad: int, cell: CellResult) -> str:
     """How many cuts convict a cell; and how many would, if all could be judged."""
-    said = f"{bad} of {cell.trials_in_all} cuts convict it"
+    said = f"{bad} of {len(cell.trials)} cuts convict it"
     if any(trial.verdict is Verdict.INCONCLUSIVE for trial in cell.trials):
         return f"{said}."
-    low, high = interval(bad, cell.trials_in_all)
+    low, high = interval(bad, len(cell.trials))
     return (
         f"{said}: {percent(low, rounding=ROUND_FLOOR)} to {percent(high)} of such cuts would "
         "(at 95 % confidence)."

@@ -240,7 +240,7 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
         bound = cell.loss_probability_upper_95
         if bound is not None and cell.verdict is Verdict.SAFE:
             noun = with_article(unit_of(cell.parameters).noun)
-            groups.setdefault((bound, cell.trials_in_all, noun), []).append(cell.cell)
+            groups.setdefault((bound, len(cell.trials), noun), []).append(cell.cell)
     sentences = []
     for (bound, cuts, noun), names in groups.items():
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"

@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
 from powercut.disk.root_image import (
+    Ingredients,
     RootImage,
-    RootSource,
     ensure_program_image,
     ensure_root_image,
 )
@@ -229,7 +229,7 @@ class Rig:
             return None
         return ensure_program_image(folder, self.cache)
 
-    def _root_source(self, parameters: Parameters) -> RootSource | None:
+    def _root_source(self, parameters: Parameters) -> Ingredients | None:
         root = commands.contents_of(parameters).root
         if place_of(parameters).files is not Files.IMAGE or root is None:
             return None

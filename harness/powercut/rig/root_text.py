@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.carried import root_of
 from powercut.machine.guest.suite_packages import suite_packages, versions_of
-from powercut.rig.unpacked import root_name
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import Run, SuitePackages
 from powercut.workload.table import workload_of
@@ -18,9 +16,6 @@ def packages_of(parameters: Parameters, cache: Path) -> dict[str, str]:
     root = workload_of(parameters).contents(Run(bytes(16))).root
     if not isinstance(root, SuitePackages):
         return {}
-    carried = root_of(root_name(root))
-    if carried is not None:
-        return {"root": carried.about}
     fetched = suite_packages(root.suite, root.packages, cache)
     named = versions_of(fetched, root.packages) or "essential packages alone"
     return {"root": f"Debian {root.suite}, {len(fetched)} packages: {named}"}

@@ -13,12 +13,10 @@ from pydantic import Field
 
 from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
-from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line
 from powercut.store.measurement import Cost, WireAccount
 from powercut.store.record import Record, SparseRecord
-from powercut.store.rows import UnlistedTrials
 from powercut.store.trial_result import AckInstants, Exposure
 from powercut.store.verdict_name import VerdictName
 
@@ -134,10 +132,8 @@ class Coverage(Record):
     """What was left out, in words."""
 
 
-class CertifiedCell(SparseRecord):
+class CertifiedCell(Record):
     """One cell of the matrix."""
-
-    LATER = frozenset({"unlisted"})
 
     scenario: str
     """Name of the scenario."""
@@ -220,10 +216,7 @@ class CertifiedCell(SparseRecord):
     """What a commit costs, by kind of disk; empty if not measured."""
 
     evidence: tuple[SealedRecording, ...] = ()
-    """Its recordings; of a large run those of the trials that its results list."""
-
-    unlisted: UnlistedTrials | None = None
-    """The other trials, none of which lost anything; missing if all are listed."""
+    """Its recordings."""
 
     reproduce: str = ""
     """The command that repeats the cell with the same seed."""
@@ -277,9 +270,6 @@ class Certificate(Record):
 
     load: HostLoad | None = None
     """What else that machine had to do; null if that was not measured."""
-
-    fleet: FleetAccount | None = None
-    """The hosts that made the trials; null if this machine did."""
 
     components: tuple[Component, ...]
     """Exactly which versions."""

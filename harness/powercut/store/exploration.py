@@ -10,7 +10,6 @@ from typing import Final, Literal
 
 from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.fleet import FleetAccount
 from powercut.store.record import Record, find_model
 from powercut.store.state_map import StateMap
 from powercut.store.states_recovered import StatesAtAcks
@@ -266,10 +265,6 @@ class ExploreResult(Record):
 
     verdict: VerdictName
     """The worst finding; SAFE if states were checked and nothing was found in them."""
-
-    fleet: FleetAccount | None = None
-    """The hosts that judged the states, whose claims are batches of states here; null if this host
-    did."""
 
     @property
     def states_per_s(self) -> float:

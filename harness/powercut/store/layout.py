@@ -23,9 +23,7 @@
             verdict.json      what follows from the above
             exploration.json  what its crash states say
             audit.json        what each of its flushes was worth
-            place.json        the host that made it, if another did (powercut.store.place)
             states/           crash states that have a name
-        trials.sqlite         of a large run the trials without a folder (powercut.store.rows)
         measurements/<cell>/  a run without a cut (`powercut audit cost`)
             measurement.json  what its commits sent and cost
             disk.log .data    what the disk saw, with marks around the commits that count
@@ -42,7 +40,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
@@ -62,7 +60,6 @@ from powercut.store.files import (
 from powercut.store.measurement import Measurement
 from powercut.store.record import read_model
 from powercut.store.results import RunResult
-from powercut.store.rows import TrialRows
 from powercut.store.trial_dir import TrialDir
 
 CONTROLS: Final = "controls"
@@ -145,25 +142,6 @@ class ResultDir:
         """All trials that left a folder, controls included, in order of their names."""
         records = sorted(self.path.glob("c*/*/*/trial.json"))
         return tuple(TrialDir(path.parent, self.path) for path in records)
-
-    def rows(self) -> TrialRows | None:
-        """The trials that have no folder but a row; None if each has a folder.
-
-        To be closed.  Raises DamagedRecording.
-        """
-        return TrialRows.find(self.path)
-
-    def unlisted(self) -> Iterator[tuple[TrialDir, str]]:
-        """The trials that have a row: a folder, there once it was fetched, and the host.
-
-        Raises DamagedRecording.
-        """
-        rows = self.rows()
-        if rows is not None:
-            with rows:
-                for cell in rows.cells:
-                    for number, host in rows.makers(cell).items():
-                        yield self.place_of(cell, number), host
 
     def at(self, relative: str) -> TrialDir:
         """The trial that verdict.json names by `relative`.

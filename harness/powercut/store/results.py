@@ -7,7 +7,7 @@ is verdict.schema.json (powercut.report.reference).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, Self
 
 from pydantic import Field
@@ -15,10 +15,8 @@ from pydantic import Field
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
-from powercut.store.fleet import FleetAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.record import Record, SparseRecord
-from powercut.store.rows import Row, UnlistedTrials, add_rows
 from powercut.store.states_recovered import StatesRecovered
 from powercut.store.sums import CellSums
 from powercut.store.trial_result import (
@@ -100,10 +98,8 @@ class ControlResult(SparseRecord):
         return self.kind.of(self.disk)
 
 
-class CellResult(SparseRecord):
+class CellResult(Record):
     """One cell: all of its trials and what they add up to."""
-
-    LATER = frozenset({"unlisted"})
 
     scenario: str
     """Name of the scenario."""
@@ -175,15 +171,7 @@ class CellResult(SparseRecord):
     """Folder of its recordings, below that of the run; empty if it has none."""
 
     trials: tuple[TrialResult, ...] = ()
-    """Each trial; of a large run all that lost something or came to nothing, and some others."""
-
-    unlisted: UnlistedTrials | None = None
-    """The trials of a large run that are not listed; missing if all are."""
-
-    @property
-    def trials_in_all(self) -> int:
-        """How many trials its verdict rests on.  Only this counts them: bounds follow from it."""
-        return len(self.trials) + (self.unlisted.trials if self.unlisted is not None else 0)
+    """Each trial."""
 
     @property
     def worst_trial(self) -> TrialResult | None:
@@ -202,9 +190,8 @@ class CellResult(SparseRecord):
         reasons: Sequence[str] = (),
         reproduce: str = "",
         result_directory: str = "",
-        rows: Iterable[Row] = (),
     ) -> Self:
-        """What `trials` add up to, and `rows`, of trials that are not listed.
+        """What `trials` add up to.
 
         `verdict` is the caller's, who knows whether the controls vouch for it; it must not
         be better than the worst trial's.
@@ -212,7 +199,6 @@ class CellResult(SparseRecord):
         sums = CellSums()
         for trial in trials:
             sums.add(trial)
-        unlisted = add_rows(sums, rows)
         if verdict < sums.worst:
             raise ValueError(f"{cell.name}: {verdict.name} hides a trial that is {sums.worst.name}")
         return cls(
@@ -239,7 +225,6 @@ class CellResult(SparseRecord):
             reproduce=reproduce,
             result_directory=result_directory,
             trials=tuple(trials),
-            unlisted=unlisted,
         )
 
 
@@ -294,9 +279,6 @@ class RunResult(Record):
     load: HostLoad | None = None
     """What else the host had to do during the run; null if that was not measured."""
 
-    fleet: FleetAccount | None = None
-    """The hosts that made the trials; null if this one did."""
-
     @classmethod
     def of(
         cls,
@@ -313,7 +295,6 @@ class RunResult(Record):
         reproduce: str = "",
         result_directory: str = "",
         load: HostLoad | None = None,
-        fleet: FleetAccount | None = None,
     ) -> Self:
         """What `cells` add up to."""
         return cls(
@@ -332,7 +313,6 @@ class RunResult(Record):
             reproduce=reproduce,
             result_directory=result_directory,
             load=load,
-            fleet=fleet,
         )
 
 

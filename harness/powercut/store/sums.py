@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trials of a cell add up to, read one after the other.
-
-A cell may have more trials than fit in memory (powercut.store.rows), so nothing of a trial is kept
-here but what the sums need.
-"""
+"""What the trials of a cell add up to."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ powercut.store.layout says which files lie in it.
 
 from __future__ import annotations
 
-import os
+import secrets
 import threading
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -36,13 +36,12 @@ from powercut.store.files import (
 )
 from powercut.store.observation import read_observation, write_observation
 from powercut.store.own import MARK
-from powercut.store.place import PLACE
 from powercut.store.record import read_model
 from powercut.store.results import TrialResult
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 _UNSEALED: Final = frozenset(
-    {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", manifest.PACK, PLACE}
+    {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", manifest.PACK}
 )
 _LEFT: Final = (_UNSEALED - {manifest.PACK}) | {"trial.json", "confirmation.json"}
 _sharing = threading.Lock()
@@ -172,7 +171,7 @@ class TrialDir:
         with host_errors(shared), _sharing:  # trials at the same time adopt the same image
             shared.parent.mkdir(exist_ok=True)
             if not shared.exists():
-                unfinished = shared.with_suffix(f".{os.getpid()}.tmp")
+                unfinished = shared.with_suffix(f".{secrets.token_hex(8)}.tmp")
                 link_or_copy(image, unfinished)
                 unfinished.rename(shared)
         link_or_copy(shared, place)

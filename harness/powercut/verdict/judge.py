@@ -2,7 +2,7 @@
 """The verdict on one recording, from what is on disk and from nothing else.
 
 `verdict_of` is the only way to one: a live run, `powercut verify`, bundles, certificates and hosts
-of a fleet call it on the same files; so they cannot differ.
+of a cluster call it on the same files; so they cannot differ.
 """
 
 from __future__ import annotations

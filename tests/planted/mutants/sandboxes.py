@@ -148,6 +148,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "a socket that has gone ends an honest check",
         ),
         (
+            "taken-for-whole",
+            At("make_view", "whole = !alone"),
+            "whole = 1",
+            "beside a mount of somebody else's the files of a state are nobody's",
+        ),
+        (
             "traceable",
             At("reap", "PR_SET_DUMPABLE, 0"),
             "PR_SET_DUMPABLE, 1",

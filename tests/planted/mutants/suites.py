@@ -76,12 +76,7 @@ ENVIRONMENT = Suite(
 )
 LOOP = Suite("loop machine", (), (pytest("tests/unit/rig/test_loop_guest.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
-BELIEF = Suite("belief in hosts", (), (pytest("tests/unit/cluster/test_belief.py"),))
-BEGUN = Suite(
-    "trials begun again",
-    (),
-    (pytest("tests/unit/cluster/test_cluster_liars.py", "-k", "begun_again"),),
-)
+CLUSTER = Suite("cluster", (), (pytest("tests/unit/cluster/test_cluster.py"),))
 LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listened.py"),))
 VIEW_OF = Suite("shown", (), (pytest("tests/unit/recording/test_recording_view.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
@@ -272,7 +267,7 @@ LAYERS = Suite(
     ),
 )
 EXPLORE_COMMAND = Suite(
-    "explore command", (), (pytest("tests/unit/cluster/test_cluster_explore.py"),)
+    "explore command", (), (pytest("tests/unit/explore/test_explore_command.py"),)
 )
 CAPTURE = Suite(
     "capture disk",

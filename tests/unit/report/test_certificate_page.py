@@ -30,7 +30,6 @@ from powercut.report.page.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
 from powercut.store.certificate import CertifiedControl, Coverage, Executed, SealedRecording
-from powercut.store.fleet import FleetAccount, HostAccount
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import RequestCounts, WireAccount
 
@@ -358,30 +357,6 @@ def test_recordings_that_are_gone_or_damaged_are_said_not_fatal(made, tmp_path: 
     assert "its recordings were not kept" in certificate_html(
         certificate_of_cells(gone, components=(QEMU, LINUX)), directory
     )
-
-
-def test_hosts_are_named_with_their_part_in_it_and_how_far_they_are_believed(tmp_path):
-    hosts = (
-        HostAccount(name="alpha", state="took-part", processor="EPYC", trials=812, seconds=40_000),
-        HostAccount(name="beta", state="distrusted", reason="it <lies>", repeated=9),
-    )
-    fleet = FleetAccount(
-        hosts=hosts, claims=800, claims_judged=41, losses_judged=12, false_claims_upper_95=0.07
-    )
-    cells = cells_of_yaml("powercut: 1\nname: some\n")
-    plain = certificate_of_cells(cells)
-    assert "Which hosts made it" not in certificate_html(plain, tmp_path)
-    html = certificate_html(plain.model_copy(update={"fleet": fleet}), tmp_path)
-    page = Page(html)
-    assert "#hosts" in page.links
-    assert "hosts" in page.ids
-    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", html))
-    assert "alpha EPYC took part 812 0 11.11" in text
-    assert "beta NOT BELIEVED it &lt;lies&gt; 0 9 0.00" in text
-    assert "1 host made these trials; 1 of 2 did not take part to the end." in text
-    assert "all 12 losses were fetched and judged again here" in text
-    assert "41 of 800 trials that lost nothing" in text
-    assert "(95 % confidence) that of such recordings fewer than 7 % would be judged" in text
 
 
 def test_what_was_executed_is_told_in_a_line_each(tmp_path):

@@ -27,7 +27,6 @@ from powercut.report.page.history import history_html
 from powercut.report.page.run import html_report
 from powercut.report.page.sequence import loss_svg
 from powercut.report.page.svg import timeline_svg
-from powercut.store.fleet import FleetAccount, HostAccount
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, logo_of
 from powercut.store.loss_story import LossStep, LossStory
@@ -133,19 +132,6 @@ def report(made) -> str:
     return html.replace("<pre>", f'<div class="scroll">{drawings}</div><pre>', 1)
 
 
-FLEET = FleetAccount(
-    hosts=(
-        HostAccount(name="alpha", state="took-part", processor="AMD EPYC 7B13 64-Core Processor",
-                    trials=812, seconds=40_000.0),
-        HostAccount(name="host-with-a-long-name-07.rack-12.example", state="distrusted", repeated=9,
-                    reason="cells/lying/0003 is SAFE with 0 of 41 records lost, it says; judged "
-                    "here it is LOSSY with 41 of 41"),
-        HostAccount(name="gamma", state="lost", reason="the link was lost", repeated=31),
-    ),
-    claims=800, claims_judged=41, losses_judged=12, false_claims_upper_95=0.07,
-)  # fmt: skip
-
-
 @pytest.fixture
 def certificate(tmp_path: Path) -> str:
     cells = cells_of_yaml(
@@ -159,7 +145,7 @@ def certificate(tmp_path: Path) -> str:
     cells[3] = cells[3].model_copy(update={"verdict": Verdict.INCONCLUSIVE, "explanation": "hung"})
     issuer = Issuer(name="Example Ltd", contact="ask@example.org", logo=logo_of(png(400, 90)))
     made = certificate_of_cells(cells, heading="Storage of cluster B", issuer=issuer)
-    return certificate_html(made.model_copy(update={"fleet": FLEET}), tmp_path)
+    return certificate_html(made, tmp_path)
 
 
 @pytest.fixture

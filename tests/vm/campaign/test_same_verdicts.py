@@ -6,7 +6,6 @@ at the end the table is printed and written (docs/measured/same-verdicts.md has 
 from the scenario in what their machines ask for, and the table says in what:
 
 - foreign machines and hypervisors that powercut does not start take programs alone;
-- a cluster takes no program of one's own;
 - a captured folder has no disk that lies: the hypervisor drops the flushes.
 """
 
@@ -23,13 +22,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import foreign_guest
-import network_hosts
 import pytest
+from dask_here import dask_here
 from ssh_hosts import Home
 from verdict_table import Side, VerdictTable
 
 from powercut.campaign.runner import run_scenarios
-from powercut.cluster.start import runs_on
+from powercut.cli.cluster import runs_of
 from powercut.machine.guest_image import GuestImage
 from powercut.model.errors import UsageError
 from powercut.paths import BUILD, ROOT
@@ -227,26 +226,14 @@ def test_plain_qemu_in_a_captured_folder(row, tmp_path, guest_image: GuestImage,
 # --- a cluster ------------------------------------------------------------------------------
 
 
-def test_two_hosts_of_a_cluster(row, table, tmp_path, monkeypatch):
-    monkeypatch.setattr("powercut.cluster.roster.TOGETHER_S", 120.0)  # both have a part in it
-    if why := network_hosts.missing():
-        skip(table, "two hosts of a cluster", why)
-    home = Home.make(tmp_path / "home")
-    monkeypatch.setenv("HOME", str(home.path))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+def test_two_workers_of_a_cluster(row, tmp_path):
     scenario = tmp_path / "same-verdicts.yaml"
-    scenario.write_text(COMMON + DISK + STATES + "trials: 2\n" + BOTH_SIDES)
+    scenario.write_text(COMMON + DISK + STATES + BOTH_SIDES)
     with (
-        network_hosts.NetworkHost(tmp_path, home, 1) as one,
-        network_hosts.NetworkHost(tmp_path, home, 2) as other,
+        dask_here(tmp_path, "", "", machines=True) as dask,
+        runs_of(str(dask.file)) as run_of,
     ):
-        for host in (one, other):
-            network_hosts.make_ready(host)
-        path = network_hosts.hosts_yaml(tmp_path, home, [one, other], room="16 MiB")
-        with runs_on(str(path), lambda _: None) as run_of:
-            (done,) = run_scenarios(
-                [load_scenario(scenario)], seed=7, results=tmp_path / "results", run_of=run_of
-            ).runs
-    assert [host.state for host in done.fleet.hosts] == ["took-part", "took-part"]
-    made = ", ".join(f"{host.name}: {host.trials} trials" for host in done.fleet.hosts)
-    row(f"two hosts of a cluster ({made})", *sides(done))
+        (done,) = run_scenarios(
+            [load_scenario(scenario)], seed=7, results=tmp_path / "results", run_of=run_of
+        ).runs
+    row("two workers of a cluster", *sides(done))

@@ -5,19 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from far_runs import all_together
 
 from powercut.paths import ROOT
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _together() -> Iterator[None]:
-    with all_together():
-        yield
 
 
 @pytest.fixture(scope="session")

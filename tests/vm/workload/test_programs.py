@@ -48,10 +48,6 @@ def told(tmp_path: Path, verb: str, *words):
     return done.returncode, cell, Path(run["result_directory"])
 
 
-def everything(cell) -> list[dict[str, int]]:
-    return [{"first": 1, "last": cell["commits_acked"]}]
-
-
 def program(tmp_path: Path, run: str, check: str = "exit 0", setup: str = "") -> Path:
     path = tmp_path / "program"
     path.write_text(
@@ -113,11 +109,11 @@ def test_a_verdict_with_its_control_boots_four_kernels(tmp_path, monkeypatch):
     assert len(bases) == 1
 
 
-def test_a_rename_without_sync_loses_every_operation_in_some_state(tmp_path):
+def test_a_rename_without_sync_loses_operations(tmp_path):
     status, cell, folder = recorded(tmp_path, EXAMPLES / "rename.py", "unsafe", limits=LOSING)
     assert (status, cell["verdict"]) == (1, "lossy")
     (trial,) = cell["trials"]
-    assert trial["lost_lsns"] == everything(cell)
+    assert trial["lost_lsns"]  # which of them depends on when the kernel wrote back by itself
     assert cell["controls"] == []  # its honest twin is the same run: what it loses is its own
     assert trial["findings"][0]["kind"] == "lost"
     written = load_scenario(folder / "scenario.yaml").settings.workload
@@ -195,7 +191,7 @@ def test_a_database_with_honest_settings_and_with_none(tmp_path):
     assert recorded(tmp_path / "full", sqlite)[1]["verdict"] == "safe"
     status, cell, _ = recorded(tmp_path / "off", sqlite, "synchronous=off", limits=LOSING)
     assert (status, cell["verdict"]) == (1, "lossy")
-    assert cell["lost_lsns"] == everything(cell)
+    assert cell["lost_lsns"]
 
 
 LOG = "[ ! -e $2/log ] || sed -n 's/^[0-9][0-9]*$/= &/p' $2/log >&$POWERCUT_FD"

@@ -91,16 +91,6 @@ def current_guest_image(flavour: str = "cloud") -> GuestImage | None:
     return image and replace(image, package=str(pointer.get("package", image.package)))
 
 
-def keep_guest_image(flavour: str) -> None:
-    """Takes the image that is there for current whatever kernel apt offers here.
-
-    For a host that has it from another: a fleet boots one kernel.  Nothing happens without one.
-    """
-    pointer = _read_json(_FOLDER / f"{flavour}.json")
-    if pointer is not None and _load(_FOLDER / str(pointer.get("digest"))) is not None:
-        _write_json(_FOLDER / f"{flavour}.json", {**pointer, "inputs": _inputs(flavour)})
-
-
 def _programs(flavour: str) -> tuple[Path, ...]:
     """What the guest can run."""
     tools = (path for path in _TOOLS if path.exists())

@@ -15,7 +15,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from powercut.model.verdict import Verdict
-from powercut.report import fleet, words
+from powercut.report import words
 from powercut.report.certified import about, in_brief, untested
 from powercut.report.page.cell_settings import axis_name, value_text
 from powercut.report.page.certificate_answer import answer_of, settings_text
@@ -109,7 +109,6 @@ def certificate_html(certificate: Certificate, directory: Path) -> str:
         decades=Markup(decades_symbol()),
         small=len(cells) <= OPEN_MAX,
         words=words,
-        fleet=fleet,
         axis_name=axis_name,
         value_text=value_text,
         requests_per_commit=requests_per_commit,

@@ -47,9 +47,9 @@ def html_report(result: ResultDir, run: RunResult, *, linked: bool = False) -> s
         words=words,
         explain=explain,
         Verdict=Verdict,
-        many=any(cell.trials_in_all > 1 for cell in run.cells),
+        many=any(len(cell.trials) > 1 for cell in run.cells),
         acked=sum(cell.commits_acked for cell in run.cells),
-        cuts=sum(cell.trials_in_all for cell in run.cells),
+        cuts=sum(len(cell.trials) for cell in run.cells),
     )
 
 

@@ -32,7 +32,7 @@ from powercut.model.events import (
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.certified import about, in_brief, untested
-from powercut.report.terminal.table import STYLES, print_fleet
+from powercut.report.terminal.table import STYLES
 from powercut.scenario.flat import flat
 from powercut.store.certificate import Certificate, CertifiedCell
 from powercut.store.comparison import Comparison
@@ -174,8 +174,6 @@ def print_certificate(console: Console, certificate: Certificate) -> None:
     console.print(Text(certificate.statement, "dim"))
     if busy := words.busy(certificate.load):
         console.print(Text(busy, "yellow"))
-    if certificate.fleet is not None:
-        print_fleet(console, certificate.fleet)
     console.print(_bottom_line(certificate))
 
 

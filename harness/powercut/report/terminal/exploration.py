@@ -16,10 +16,10 @@ from rich.text import Text
 from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.exposure import ExposureReport
 from powercut.model.units import NEVER, milliseconds
-from powercut.report import fleet, words
+from powercut.report import words
 from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
-from powercut.report.terminal.table import STYLES, print_fleet
+from powercut.report.terminal.table import STYLES
 from powercut.store.exploration import ExplorationFinding, ExploreResult, FoundState, StateGroups
 from powercut.store.results import TrialResult
 
@@ -63,8 +63,6 @@ def print_exploration(
                 console.print(f"  {escape(told)}", highlight=False)
     for line in coverage_lines(result, unit):
         console.print(line, highlight=False)
-    if result.fleet is not None:
-        print_fleet(console, result.fleet, "batches of states", fleet.checked_states(result.fleet))
     console.print()
 
 
@@ -106,14 +104,12 @@ def coverage_lines(result: ExploreResult, unit: words.Unit = words.RECORDS) -> l
     coverage = result.coverage
     policies = ", ".join(f"{name} {n:,}" for name, n in coverage.by_policy.items())
     rate = f"{result.states_per_s:,.0f}/s" if result.seconds else "-"
-    if result.states_per_processor_s and result.fleet is None:
+    if result.states_per_processor_s:
         rate += f" ({result.states_per_processor_s:,.1f} a second of processor time)"
     engine = result.engine
     if result.engine_kernel:
         engine += f" of {result.engine_kernel}"
     at_work = words.count(result.jobs, "job")
-    if result.fleet is not None:
-        at_work = words.count(sum(host.trials > 0 for host in result.fleet.hosts), "host")
     lines = [
         f"checked: {words.count(coverage.distinct, 'distinct state')} of 2^"
         f"{coverage.legal_log2:.1f} legal ones ({result.model} model), at "

@@ -23,7 +23,7 @@ def failure_text(run: RunResult, cell: CellResult) -> str:
     worst, unit = cell.worst_trial, words.unit_of(cell.parameters)
     if worst is not None:
         lines += [
-            f"cut         {worst.trigger} (trial {worst.trial} of {cell.trials_in_all})",
+            f"cut         {worst.trigger} (trial {worst.trial} of {len(cell.trials)})",
             f"attempted   {unit.first(worst.commits_attempted)}",
             f"acked       {unit.first(worst.commits_acked)}",
             f"lost        {words.lost(worst, unit)}",

@@ -54,7 +54,7 @@ def print_story(
     else:
         chosen = [_cell(run, cell)]
     for one in chosen:
-        told = one.worst_trial if trial is None else _trial(result, one, trial)
+        told = one.worst_trial if trial is None else _trial(one, trial)
         console.print()
         _print_cell(console, one)
         if told is not None:
@@ -80,17 +80,11 @@ def _cell(run: RunResult, name: str) -> CellResult:
     return run.cells[names.index(name)]
 
 
-def _trial(result: ResultDir, cell: CellResult, number: int) -> TrialResult:
+def _trial(cell: CellResult, number: int) -> TrialResult:
     for trial in cell.trials:
         if trial.trial == number:
             return trial
-    rows = result.rows() if cell.unlisted is not None else None
-    if rows is not None:
-        with rows:
-            row = rows.row(cell.cell, number)
-        if row is not None:
-            return row.result
-    raise UsageError(f"cell {cell.cell} has no trial {number}; it has {cell.trials_in_all}")
+    raise UsageError(f"cell {cell.cell} has no trial {number}; it has {len(cell.trials)}")
 
 
 def _print_cell(console: Console, cell: CellResult) -> None:
@@ -108,7 +102,7 @@ def _print_cell(console: Console, cell: CellResult) -> None:
         *words.how_layered([cell]),
     ):
         console.print(escape(sentence), highlight=False)
-    interrupted = words.interrupted(cell.trials) if cell.trials_in_all > 1 else ""
+    interrupted = words.interrupted(cell.trials) if len(cell.trials) > 1 else ""
     if interrupted:
         console.print(escape(interrupted), highlight=False)
     for control in cell.controls:

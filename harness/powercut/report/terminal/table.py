@@ -12,10 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.verdict import EvidenceLevel, Verdict
-from powercut.report import fleet, words
+from powercut.report import words
 from powercut.report.explained import explain
 from powercut.scenario.settings import ControlKind
-from powercut.store.fleet import FleetAccount
 from powercut.store.results import CellResult, ControlResult, RunResult
 
 STYLES = {
@@ -53,8 +52,6 @@ def print_run(console: Console, run: RunResult) -> None:
     console.print(_controls(run))
     if busy := words.busy(run.load):
         console.print(Text(busy, "yellow"))
-    if run.fleet is not None:
-        print_fleet(console, run.fleet)
     console.print(_bottom_line(run))
     console.print()
     # One unbroken line each: they are there to be copied.
@@ -71,19 +68,6 @@ def print_run(console: Console, run: RunResult) -> None:
             console.print(f"{name:>7}: {escape(value)}", soft_wrap=True, highlight=False)
 
 
-def print_fleet(
-    console: Console, account: FleetAccount, unit: str = "trials", told: str = ""
-) -> None:
-    """Prints which hosts made the trials, or other units, and how far they are believed: `told`."""
-    table = Table("host", "", unit, "made again elsewhere", "hours at work")
-    for row in fleet.host_rows(account):
-        table.add_row(*map(escape, row))
-    console.print(table)
-    for line in fleet.excluded(account):
-        console.print(Text(line, "yellow"))
-    console.print(Text(told or fleet.checked(account), "dim"))
-
-
 def _listed(run: RunResult) -> list[CellResult]:
     if len(run.cells) <= SUMMARISED_CELLS:
         return list(run.cells)
@@ -91,7 +75,7 @@ def _listed(run: RunResult) -> list[CellResult]:
 
 
 def _table(cells: list[CellResult]) -> Table:
-    many = any(cell.trials_in_all > 1 for cell in cells)
+    many = any(len(cell.trials) > 1 for cell in cells)
     # With a column more it would else not fit 80 of a terminal's, and break names.
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=many)
     table.add_column("cell", overflow="fold")
@@ -109,7 +93,7 @@ def _table(cells: list[CellResult]) -> Table:
         unit = words.unit_of(cell.parameters)
         row: list[str | Text] = [escape(cell.cell)]
         if many:
-            row.append(f"{cell.trials_in_all:,}")
+            row.append(f"{len(cell.trials):,}")
         row += [
             f"{cell.commits_acked:,}",
             _stacked(f"{cell.commits_lost:,}", words.lost_place(cell, unit)),
@@ -188,7 +172,7 @@ def _wrong_control(control: ControlResult, *, lossy: bool) -> str:
 
 
 def _bottom_line(run: RunResult) -> Text:
-    cuts = sum(cell.trials_in_all for cell in run.cells)
+    cuts = sum(len(cell.trials) for cell in run.cells)
     spent = f"{words.count(cuts, 'power cut')} in {run.seconds:.1f} s, seed {run.seed}"
     if run.as_expected:
         return Text(f"All as expected. {spent}.", "bold green")

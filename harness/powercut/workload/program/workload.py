@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from powercut.carried import folder_of, root_of
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Packet
 from powercut.model.positive import PositiveControl, Whole
@@ -124,24 +123,14 @@ class ProgramWorkload:
         command = self.settings.command[0]
         if self._on_host or Path(command).is_absolute():
             return None
-        return self._placed(self._below_folder(command))
+        return self._below_folder(command)
 
     @property
     def _bring(self) -> Path:
         """The folder of this host that comes into a root of its own with the program."""
-        return folder_of(self._named_bring)
-
-    @property
-    def _named_bring(self) -> Path:
-        """The same as the scenario names it; it lies elsewhere where it was carried."""
         if not self.settings.bring:
             return self._below_folder(self.settings.command[0]).parent
         return self._below_folder(self.settings.bring)
-
-    def _placed(self, path: Path) -> Path:
-        """Where something of that folder lies here, or would."""
-        inside = path.is_relative_to(self._named_bring)
-        return self._bring / path.relative_to(self._named_bring) if inside else path
 
     def _below_folder(self, path: str) -> Path:
         return Path(os.path.normpath(Path(self.settings.folder, path)))
@@ -153,15 +142,14 @@ class ProgramWorkload:
         if self._brought is None:
             return ()
         paths = (self._below_folder(word) for word in self.settings.command[1:])
-        return tuple(self._placed(path) for path in paths if path.is_relative_to(self._named_bring))
+        return tuple(path for path in paths if path.is_relative_to(self._bring))
 
     def problems(self) -> tuple[str, ...]:
         """Why it cannot be started."""
         if self._traced and not TRACER.is_file():
             return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         root = self._root
-        named = self._place.files.carried and root_of(str(root)) is None
-        if named and isinstance(root, Path) and not root.exists():
+        if self._place.files.carried and isinstance(root, Path) and not root.exists():
             return (f"workload.root: {root}: there is no such file or folder",)
         if not self._on_host and self._brought is None:
             return ()
