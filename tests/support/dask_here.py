@@ -13,25 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from distributed import Client
+from patience import AMPLE_S
 
 from powercut.paths import PACKAGE
 
-TIMEOUT_S = 60.0
 PRELOAD = Path(__file__).with_name("fake_worker.py")
-
-SCENARIO = """powercut: 1
-name: far
-machine: {backend: fake}
-filesystem: {type: raw}
-disk: {size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}
-workload: {layout: raw, record: 512, capacity: 2MiB}
-explore: {budget: "off"}
-cut: {trigger: {acks: 10}}
-trials: 3
-cells:
-  - {name: honest}
-  - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
-"""
 
 
 class DaskHere:
@@ -47,7 +33,7 @@ class DaskHere:
         self.scheduler = self._start(
             *argv, "--scheduler-file", str(self.file), before=("setpriv", "--pdeathsig", "KILL")
         )
-        end = time.monotonic() + TIMEOUT_S
+        end = time.monotonic() + AMPLE_S
         while not self.file.exists() or not self.file.read_text():
             assert self.scheduler.poll() is None, "the scheduler has ended"
             assert time.monotonic() < end
@@ -69,7 +55,7 @@ class DaskHere:
         argv += ["--no-nanny", *self._preload, "--local-directory", str(self._folder)]
         self.workers.append(self._start(*argv, WORKER=fault))
         with Client(scheduler_file=str(self.file), set_as_default=False) as client:
-            client.wait_for_workers(len(self.workers), timeout=TIMEOUT_S)
+            client.wait_for_workers(len(self.workers), timeout=AMPLE_S)
 
     def _start(
         self, *argv: str, before: tuple[str, ...] = (), **environment: str

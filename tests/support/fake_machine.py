@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import pytest
 from nbd_client import NbdClient
 from patience import AMPLE_S
 
@@ -32,8 +33,9 @@ from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError
 from powercut.model.machine import Move, Restart
 from powercut.model.verdict import EvidenceLevel
-from powercut.paths import WAL_BINARY
-from powercut.scenario.machines import MachineRow
+from powercut.paths import CACHE, WAL_BINARY
+from powercut.rig.rig import Rig
+from powercut.scenario.machines import MACHINES, MachineRow
 from powercut.scenario.settings import AcceleratorChoice
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
@@ -438,3 +440,24 @@ class FakeLiveBackend(FakeBackend):
 FAKE = MachineRow(f"{FakeBackend.__module__}:FakeBackend")
 FAKE_LIVE = MachineRow(f"{FakeBackend.__module__}:FakeLiveBackend", EvidenceLevel.LIVE_ONLY)
 """Rows of the table of machines."""
+
+BOTH_SIDES = """powercut: 1
+name: far
+machine: {backend: fake}
+filesystem: {type: raw}
+disk: {size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}
+workload: {layout: raw, record: 512, capacity: 2MiB}
+explore: {budget: "off"}
+cut: {trigger: {acks: 10}}
+trials: 3
+cells:
+  - {name: honest}
+  - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
+"""
+"""A scenario for it."""
+
+
+def runs_on_it(patch: pytest.MonkeyPatch) -> None:
+    """`run_scenarios` has such machines."""
+    patch.setitem(MACHINES, "fake", FAKE)
+    patch.setattr("powercut.campaign.runner.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))

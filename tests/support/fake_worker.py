@@ -14,8 +14,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-PATIENCE_S = 120
-
 
 def dask_setup(_: object) -> None:
     """Dask calls it when the worker begins."""

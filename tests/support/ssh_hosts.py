@@ -12,6 +12,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 DROPBEAR = shutil.which("dropbear") or "/usr/sbin/dropbear"
 DROPBEARKEY = shutil.which("dropbearkey") or "/usr/bin/dropbearkey"
 _PORTS = range(20_000, 32_000)
@@ -42,6 +44,13 @@ class Home:
         (folder / "config").write_text("")
         (folder / "known_hosts").write_text("")
         return cls(path)
+
+    @classmethod
+    def own(cls, path: Path, patch: pytest.MonkeyPatch) -> Home:
+        """Makes one that is this process's, with no agent."""
+        patch.setenv("HOME", str(path))
+        patch.delenv("SSH_AUTH_SOCK", raising=False)
+        return cls.make(path)
 
     @property
     def public_key(self) -> str:

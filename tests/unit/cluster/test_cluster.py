@@ -15,8 +15,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from dask_here import SCENARIO, dask_here
-from fake_machine import FAKE, FakeBackend
+from dask_here import dask_here
+from fake_machine import BOTH_SIDES, FakeBackend, runs_on_it
+from patience import AMPLE_S
 
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
@@ -33,19 +34,16 @@ from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
-from powercut.scenario.machines import MACHINES
 from powercut.store import manifest
 from powercut.store.layout import ResultDir
 
 SEED = 7
-TIMEOUT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def _fake_machine(monkeypatch):
-    monkeypatch.setitem(MACHINES, "fake", FAKE)
-    for room in ("campaign.runner", "cluster.worker"):
-        monkeypatch.setattr(f"powercut.{room}.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
+    runs_on_it(monkeypatch)
+    monkeypatch.setattr("powercut.cluster.worker.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
     monkeypatch.setattr(workers, "_NOBODY_S", 0.0)
 
 
@@ -56,7 +54,7 @@ def clustered(folder, *faults):
         yield dask, cluster
 
 
-def run(results, cluster=None, on_event=lambda _: None, text=SCENARIO):
+def run(results, cluster=None, on_event=lambda _: None, text=BOTH_SIDES):
     (done,) = run_scenarios(
         [parse_scenario(text, Path("far.yaml"))],
         seed=SEED,
@@ -84,8 +82,7 @@ def essence(done):
 def alone(tmp_path_factory):
     """The run of this host alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MACHINES, "fake", FAKE)
-        patch.setattr("powercut.campaign.runner.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
+        runs_on_it(patch)
         return run(tmp_path_factory.mktemp("alone"))
 
 
@@ -146,7 +143,7 @@ def test_what_a_worker_was_at_that_dies_is_made_again(tmp_path, alone):
     assert essence(done) == essence(alone)
 
 
-def test_one_that_comes_later_works_too_and_the_last_one_may_go(tmp_path, alone):
+def test_one_that_comes_later_works_too_and_the_last_one_may_go(tmp_path, alone, monkeypatch):
     with clustered(tmp_path, "") as (dask, cluster):
         changed = threading.Event()
 
@@ -156,7 +153,7 @@ def test_one_that_comes_later_works_too_and_the_last_one_may_go(tmp_path, alone)
                 dask.add()
                 dask.kill(dask.workers[0])
 
-        workers._NOBODY_S = TIMEOUT_S
+        monkeypatch.setattr(workers, "_NOBODY_S", AMPLE_S)
         done = run(tmp_path / "results", cluster, hear)
     assert essence(done) == essence(alone)
 

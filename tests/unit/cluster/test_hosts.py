@@ -45,9 +45,7 @@ SED = {"name": "sed", "ok": True, "needed": True, "limit": "", "remedy": ""}
 @pytest.fixture
 def box(tmp_path, monkeypatch):
     """An ssh server that is known as `box`, and a connection to it."""
-    home = Home.make(tmp_path / "home")
-    monkeypatch.setenv("HOME", str(home.path))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    home = Home.own(tmp_path / "home", monkeypatch)
     server = SshServer(tmp_path, home)
     home.name("box", "127.0.0.1", server.port)
     home.know("127.0.0.1", server.port, server.public)

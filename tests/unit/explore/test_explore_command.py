@@ -7,52 +7,36 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fake_machine import FAKE, FakeBackend
+from fake_machine import BOTH_SIDES, runs_on_it
 
 from powercut.campaign.runner import run_scenarios
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
-from powercut.paths import CACHE
-from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
-from powercut.scenario.machines import MACHINES
 from powercut.store.exploration import read_exploration
 from powercut.store.layout import ResultDir
-
-SCENARIO = """powercut: 1
-name: printed
-machine: {backend: fake}
-filesystem: {type: raw}
-disk: {size: 4MiB, flush_latency: 50ms, fua_latency: 50ms}
-workload: {layout: raw, record: 512, capacity: 2MiB}
-explore: {budget: "off"}
-cut: {trigger: {acks: 10}}
-cells:
-  - {name: honest}
-  - {name: lying, disk.flush: ignored, disk.fua: ignored, expect: lossy}
-"""
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """A run with a recording of an honest disk, and one of a lying one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MACHINES, "fake", FAKE)
-        patch.setattr("powercut.campaign.runner.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
+        runs_on_it(patch)
         (done,) = run_scenarios(
-            [parse_scenario(SCENARIO, Path("printed.yaml"))],
+            [parse_scenario(BOTH_SIDES, Path("far.yaml"))],
             seed=7,
+            trials=1,
             results=tmp_path_factory.mktemp("results"),
         ).runs
         yield ResultDir(Path(done.result_directory))
 
 
 @pytest.mark.parametrize(
-    ("cell", "says"), [("honest", "✓ SAFE printed, honest"), ("lying", "✗ LOSSY printed, lying")]
+    ("cell", "says"), [("honest", "✓ SAFE far, honest"), ("lying", "✗ LOSSY far, lying")]
 )
 def test_the_command_prints_the_verdict_on_the_recording(recorded, monkeypatch, cell, says):
     """Of a disk that lies, states with everything that was issued lose nothing."""
-    monkeypatch.setitem(MACHINES, "fake", FAKE)
+    runs_on_it(monkeypatch)
     trial = recorded.place_of(cell, 1)
     argv = ["explore", str(trial.path), "--policy", "everything-issued"]
     argv += ["--at", "completion", "--budget", "8", "--jobs", "1"]

@@ -56,9 +56,7 @@ sys.exit(status)
 def server(tmp_path, monkeypatch):
     if why := ssh_hosts.missing():
         pytest.skip(why)
-    home = Home.make(tmp_path / "home")
-    monkeypatch.setenv("HOME", str(home.path))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    home = Home.own(tmp_path / "home", monkeypatch)
     made = SshServer(tmp_path, home)
     home.name("127.0.0.1", "127.0.0.1", made.port)
     home.know("127.0.0.1", made.port, made.public)

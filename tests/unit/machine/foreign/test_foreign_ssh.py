@@ -28,10 +28,7 @@ STAYS_S = 60
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    made = Home.make(tmp_path / "home")
-    monkeypatch.setenv("HOME", str(made.path))
-    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    return made
+    return Home.own(tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
