@@ -259,17 +259,15 @@ static int make_read_only(const char *path)
 
 /* Whether it lies below what has its owners already, with all that is mounted there: a mount gets them
  * once.  What powercut does not know of may be mounted there at any time. */
-static int is_owned(size_t index)
+static bool is_owned(size_t index)
 {
     const char *path = wanted.given[index].path;
-    size_t earlier, length;
+    size_t earlier;
 
-    for (earlier = 0; earlier < index; earlier++) {
-        length = strlen(wanted.given[earlier].path);
-        if (wanted.given[earlier].whole && strncmp(path, wanted.given[earlier].path, length) == 0 &&
-            (path[length] == '/' || path[length] == '\0'))
+    for (earlier = 0; earlier < index; earlier++)
+        if (wanted.given[earlier].whole && (strcmp(path, wanted.given[earlier].path) == 0 ||
+                                            is_below(path, wanted.given[earlier].path)))
             return true;
-    }
     return false;
 }
 

@@ -82,7 +82,7 @@ int users_device(const char *path)
 int users_serve(int users, const struct given *given, size_t count)
 {
     struct mount_attr fixed = {.attr_set = MOUNT_ATTR_RDONLY};
-    int trees[USERS_GIVEN_MAX];
+    int trees[USERS_GIVEN_MAX], alone;
     size_t index;
 
     if (count > USERS_GIVEN_MAX) {
@@ -90,7 +90,7 @@ int users_serve(int users, const struct given *given, size_t count)
         return -1;
     }
     for (index = 0; index < count; index++) /* before anything lies over them */
-        if ((trees[index] = users_tree(users, given[index].path, given[index].shown)) < 0)
+        if ((trees[index] = users_tree(users, given[index].path, given[index].shown, &alone)) < 0)
             return -1;
     if (syscall(SYS_mount_setattr, AT_FDCWD, "/", RECURSIVE, &fixed, sizeof fixed) != 0)
         return -1;

@@ -108,7 +108,7 @@ static int set_attributes(int tree, unsigned flags, unsigned long attributes, in
 
 /* What is mounted below may be of a file system that cannot be shown so, as FUSE's is, and come while
  * this runs: then it all keeps the host's owners. */
-static int make_tree(int users, const char *path, int read_only, int *alone)
+int users_tree(int users, const char *path, int read_only, int *alone)
 {
     int tree = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | O_CLOEXEC | RECURSIVE);
     int error;
@@ -129,16 +129,9 @@ static int make_tree(int users, const char *path, int read_only, int *alone)
     return -1;
 }
 
-int users_tree(int users, const char *path, int read_only)
-{
-    int alone;
-
-    return make_tree(users, path, read_only, &alone);
-}
-
 int users_own(int users, const char *path, int only_tried)
 {
-    int alone, result = 0, error, tree = make_tree(users, path, 0, &alone);
+    int alone, result = 0, error, tree = users_tree(users, path, 0, &alone);
 
     if (tree < 0)
         return -1;

@@ -26,8 +26,9 @@ struct given {
     int whole; /* with all that is mounted below */
 };
 
-/* Such a tree, which is mounted nowhere; -1 and errno. */
-int users_tree(int users, const char *path, int read_only);
+/* Such a tree, which is mounted nowhere; `alone` if what is mounted below keeps the host's owners.  -1
+ * and errno. */
+int users_tree(int users, const char *path, int read_only, int *alone);
 
 /* A device that all may open, at its path in this mount namespace (serve.c); -1 and errno. */
 int users_device(const char *path);

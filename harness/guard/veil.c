@@ -77,7 +77,7 @@ static int read_mounts(void)
     return mounted < MOUNTS_MAX ? 0 : -1;
 }
 
-static bool is_below(const char *path, const char *folder)
+bool is_below(const char *path, const char *folder)
 {
     size_t length = strlen(folder);
 

@@ -58,9 +58,7 @@ def cluster_of(named: str) -> Iterator[Cluster]:
                 "names the certificates (distributed.comm.tls)",
             ) from None
         stack.callback(_forget, client)
-        yield Cluster(
-            client, named if named == LOCAL or "://" in named else str(Path(named).resolve())
-        )
+        yield Cluster(client, named if address == named else str(Path(named).resolve()))
 
 
 @contextlib.contextmanager

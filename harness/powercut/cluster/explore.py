@@ -7,23 +7,23 @@ who judges it, so the result is that of one host.
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
 from powercut.cluster.identity import identity_for_states
 from powercut.cluster.worker import Files, StudyOf, digest_of_manifest, files_of, judge_states
 from powercut.cluster.workers import Cluster
+from powercut.crash.states import CrashState
 from powercut.explore.explorer import explore
 from powercut.explore.request import ExploreRequest, Listener
 from powercut.explore.work import Answered, Answers, Batch, Deepen, Work
 from powercut.model.events import RunEvent
 from powercut.rig.engine_choice import choose_engine
+from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult
 from powercut.store.files import link_or_copy
 from powercut.store.trial_dir import TrialDir
@@ -98,8 +98,8 @@ class ClusterWorkers:
     @cached_property
     def _files(self) -> Files:
         """The recording, packed, for workers that do not have it."""
-        with tempfile.TemporaryDirectory() as folder:
-            copy = TrialDir(Path(folder), Path(folder))
+        with scratch() as folder:
+            copy = TrialDir(folder, folder)
             for path in filter(Path.is_file, self._trial.path.iterdir()):
                 link_or_copy(path, copy.path / path.name)
             copy.pack()
@@ -108,10 +108,17 @@ class ClusterWorkers:
 
 def _joined(batches: Iterator[Batch]) -> Iterator[Batch]:
     """States in batches of one size: how many this host would judge at a time changes."""
-    for again, some in groupby(batches, lambda batch: isinstance(batch, Deepen)):
-        if again:
-            yield from some
-            continue
-        states = chain.from_iterable(some)  # type: ignore[arg-type]
-        while batch := tuple(islice(states, BATCH)):
+    kept: list[CrashState] = []
+    for batch in batches:
+        if isinstance(batch, Deepen):
+            if kept:
+                yield tuple(kept)
+                kept = []
             yield batch
+            continue
+        kept.extend(batch)
+        while len(kept) >= BATCH:
+            yield tuple(kept[:BATCH])
+            kept = kept[BATCH:]
+    if kept:
+        yield tuple(kept)

@@ -8,7 +8,7 @@ powercut there, by the index that pip is configured for on the host.  Dask's wor
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +24,6 @@ FOLDER: Final = ".cache/powercut-cluster"
 _AT_ONCE: Final = 16
 _CONNECT_S: Final = 20.0
 _INSTALL_S: Final = 1800.0
-_CHUNK: Final = 1 << 18
 
 _PREPARE: Final = f"""\
 set -e; cd; mkdir -p {FOLDER}; cd {FOLDER}
@@ -55,7 +54,7 @@ def prepare(
 
     def make(remote: Remote, name: str) -> HostReport:
         script = _PREPARE.format(wheel=shlex.quote(wheel.name), python=shlex.quote(python))
-        done = remote.run(script, stdin=_chunks(wheel), timeout_s=_INSTALL_S)
+        done = remote.run(script, stdin=[wheel.read_bytes()], timeout_s=_INSTALL_S)
         _require(done, "powercut could not be installed")
         return _look(remote, name)
 
@@ -99,9 +98,3 @@ def _on_each(
 def _require(done: Done, why: str) -> None:
     if done.status:
         raise HostError(f"{why}: {last_line(done.printed)}")
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while data := file.read(_CHUNK):
-            yield data

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from powercut import __version__
 from powercut.machine.processor import processor_model
@@ -17,12 +16,8 @@ from powercut.rig.rig import Rig, accelerators_of, backends_of
 from powercut.scenario.plan import Plan
 from powercut.store.certificate import Component
 
-
-@dataclass(frozen=True)
-class Identity:
-    """What matters of a host; each part by a name for a reader."""
-
-    parts: Mapping[str, str]
+Identity = Mapping[str, str]
+"""What matters of a host; each part by a name for a reader."""
 
 
 def identity_for_run(rig: Rig, plan: Plan) -> Identity:
@@ -38,7 +33,7 @@ def identity_for_run(rig: Rig, plan: Plan) -> Identity:
             parts[f"{part.role} of {cell.name}"] = _told(part)
         for name, version in rig.versions(cell.parameters).items():
             parts[f"{name} of {cell.name}"] = version
-    return Identity(parts)
+    return parts
 
 
 def identity_for_states(choice: EngineChoice) -> Identity:
@@ -46,13 +41,13 @@ def identity_for_states(choice: EngineChoice) -> Identity:
     parts = _own()
     if choice.kernel is not None:
         parts["recovery kernel"] = _told(recovery_kernel_part(choice.kernel))
-    return Identity(parts)
+    return parts
 
 
 def differences(here: Identity, there: Identity) -> Iterator[str]:
     """In what another host is not as this one."""
-    for name in dict.fromkeys((*here.parts, *there.parts)):
-        mine, other = here.parts.get(name, "none"), there.parts.get(name, "none")
+    for name in dict.fromkeys((*here, *there)):
+        mine, other = here.get(name, "none"), there.get(name, "none")
         if mine != other:
             yield f"{name} is {other} there, and {mine} here"
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-from powercut.campaign.confidence import Aim
-from powercut.campaign.run import Run, RunOptions
+from powercut.campaign.run import Run
 from powercut.cluster.identity import identity_for_run
 from powercut.cluster.worker import MAKING, Shared, make_trial
 from powercut.cluster.workers import Cluster
 from powercut.model.events import Phase
 from powercut.paths import as_word
-from powercut.rig.rig import Rig
-from powercut.scenario.load import Scenario
-from powercut.scenario.plan import Plan
 from powercut.store import manifest
 from powercut.store.files import host_errors, remove_tree
-from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
@@ -32,23 +27,14 @@ _JOBS: Final = 256
 class ClusterRun(Run):
     """A run on a cluster; of what is sent back the seal is checked here."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        rig: Rig,
-        scenario: Scenario,
-        plan: Plan,
-        directory: ResultDir,
-        options: RunOptions,
-        aim: Aim | None,
-        environment: Mapping[str, Any],
-    ) -> None:
-        environment = {**environment, "cluster": cluster.name}
-        directory.write_environment(environment)
-        super().__init__(rig, scenario, plan, directory, options, aim, environment)
+    def __init__(self, cluster: Cluster, *of_run: Any) -> None:
+        """`of_run` are the arguments of `Run`."""
+        super().__init__(*of_run)
+        self.environment = {**self.environment, "cluster": cluster.name}
+        self.directory.write_environment(self.environment)
         self.jobs = _JOBS
         self._cluster = cluster
-        self._shared = Shared(directory.path, secrets.token_hex(16))
+        self._shared = Shared(self.directory.path, secrets.token_hex(16))
 
     def run(self) -> RunResult:
         """As `Run.run`.  Raises HostError where no worker is left, too."""

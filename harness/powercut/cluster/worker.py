@@ -13,7 +13,6 @@ import errno
 import hashlib
 import os
 import socket
-import tempfile
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from powercut.paths import CACHE
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
+from powercut.rig.scratch import scratch
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import Parameters
 from powercut.store.files import host_errors
@@ -130,8 +130,8 @@ def make_trial(job: TrialJob, place: str, shared: Shared) -> Files | None:
         raise BegunAnew
     here = shared.is_here
     making = shared.making if here else _cache()
-    with tempfile.TemporaryDirectory(dir=making, ignore_cleanup_errors=True) as folder:
-        trial = TrialDir(Path(folder, place), shared.folder if here else Path(folder))
+    with scratch(making) as folder:
+        trial = TrialDir(folder / place, shared.folder if here else folder)
         with host_errors(trial.path):
             trial.path.mkdir(parents=True)
         if not here:
@@ -193,7 +193,7 @@ def _recording(named: TrialDir, digest: str, files: Files | None) -> TrialDir | 
         if digest_of_manifest(named) != digest:
             if files is None:
                 return None
-            folder = Path(_here.held.enter_context(tempfile.TemporaryDirectory(dir=_cache())))
+            folder = _here.held.enter_context(scratch(_cache()))
             trial = TrialDir(folder, folder)
             with host_errors(folder):
                 for name, content in files.items():

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -47,7 +45,6 @@ class Cluster:
 
         self._client = client
         self._dask: Any = importlib.import_module("distributed")
-        self._ids = itertools.count()
         self._changing = threading.Condition()
         self._under_way = 0
         self._workers: dict[str, int] = {}
@@ -96,13 +93,7 @@ class Cluster:
 
     def _returned(self, do: Callable[..., T], given: tuple[Any, ...]) -> Any:
         workers = self._ready()
-        future = self._client.submit(
-            do,
-            *given,
-            key=f"powercut-{do.__name__}-{os.getpid()}-{time.time_ns()}-{next(self._ids)}",
-            workers=list(workers),
-            pure=False,
-        )
+        future = self._client.submit(do, *given, workers=list(workers), pure=False)
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         try:

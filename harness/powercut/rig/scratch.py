@@ -69,9 +69,10 @@ def require_room_for_sockets() -> None:
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
-    """A new folder with a short path (a unix socket's has at most 107 bytes)."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_base()))
+def scratch(within: Path | None = None) -> Iterator[Path]:
+    """A new folder with a short path (a unix socket's has at most 107 bytes); one `within` another
+    has room for recordings, and may have a longer one."""
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=within or _base()))
     janitor = subprocess.Popen(
         ["/bin/sh", "-c", _JANITOR, str(folder)],
         stdin=subprocess.PIPE,
