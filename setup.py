@@ -26,9 +26,22 @@ MAKEFILES = (
     *("workloads", "harness/capture", "harness/guard", "harness/rawread"),
     *("guests/agent", "guests/uml"),
 )
-DATA = ("docs/findings", "scenarios", "workloads/examples", "workloads/products", "workloads/programs")
+DATA = (
+    "docs/findings",
+    "scenarios",
+    "workloads/examples",
+    "workloads/products",
+    "workloads/programs",
+)
 BUILT = (
-    *("bin/agent", "bin/check-guard", "bin/dmlog", "bin/synctrace", "bin/uml-guard", "bin/uml-init"),
+    *(
+        "bin/agent",
+        "bin/check-guard",
+        "bin/dmlog",
+        "bin/synctrace",
+        "bin/uml-guard",
+        "bin/uml-init",
+    ),
     *("bin/unsynced", "bin/wal"),
     *("bin/powercut-client", "bin/powercut-folder", "bin/powercut-in-folder"),
     "bin/powercut-growing-file",
@@ -44,7 +57,8 @@ class BuildWithParts(build_py):
         """Copies the modules, then makes the rest; an editable install keeps to the checkout."""
         if not self.editable_mode:
             # Modules of an earlier build, since moved away, must not get into the wheel.
-            shutil.rmtree(Path(self.build_lib) / "powercut", ignore_errors=True)
+            for package in ("powercut", "powercut_extras"):
+                shutil.rmtree(Path(self.build_lib) / package, ignore_errors=True)
         super().run()
         if not self.editable_mode:
             self._ship(Path(self.build_lib).resolve() / SHIPPED)

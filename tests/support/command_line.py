@@ -11,9 +11,14 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
 
+import click
 import pytest
 
+from powercut.cli.commands import cli
 from powercut.cli.main import main
+
+COMMANDS = frozenset(cli.list_commands(click.Context(cli)))
+"""What `powercut` has here, with its extras."""
 
 
 def powercut(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:

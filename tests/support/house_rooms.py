@@ -153,7 +153,7 @@ def room_of_folder(name: str) -> str:
 
 def is_extra(room: str) -> bool:
     """Whether the core can do without it."""
-    return room.startswith(f"{EXTRAS}.")
+    return room.partition(".")[0] == EXTRAS
 
 
 def read_table() -> dict[str, str]:

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "harness" / "powercut"
 ROOMS = {
     "__init__": 0,
     "paths": 0,
+    "extras": 1,
     "brought": 0,
     "console": 1,
     "closing": 0,
@@ -48,7 +49,6 @@ ROOMS = {
     "certify": 8,
     "cluster": 8,
     "report": 9,
-    "probe": 9,
     "doctor": 9,
     "cli": 10,
     "pytest_plugin": 11,

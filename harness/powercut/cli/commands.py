@@ -13,7 +13,8 @@ import click
 from powercut import __version__
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.summary import SECTIONS
-from powercut.model.errors import UsageError
+from powercut.extras import COMMANDS as EXTRAS
+from powercut.model.errors import HostError, UsageError
 from powercut.paths import INSTALLED
 
 COMMANDS = {
@@ -30,9 +31,7 @@ COMMANDS = {
     "list": "powercut.cli.list:list_",
     "listen": "powercut.cli.listen:listen",
     "minimize": "powercut.cli.minimize:minimize",
-    "probe": "powercut.cli.probe:probe",
     "record": "powercut.cli.record:record",
-    "reproduce": "powercut.cli.reproduce:reproduce",
     "run": "powercut.cli.run:run",
     "serve": "powercut.cli.serve:serve",
     "shell": "powercut.cli.shell:shell",
@@ -41,7 +40,10 @@ COMMANDS = {
     "try": "powercut.cli.try_:try_",
     "verify": "powercut.cli.verify:verify",
 }
-"""Each command by its name: module and attribute."""
+"""Each command of the core by its name: module and attribute."""
+
+_LINE = 58
+"""How long a line of the summary may be."""
 
 CONTRIBUTORS = ("bench",)
 """What serves those who work on powercut itself: `--help` has it in a checkout alone."""
@@ -85,12 +87,24 @@ class CommandTable(LazyGroup):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each need, and a line for each command."""
-        del ctx
-        widest = max(len(name) for name in COMMANDS)
-        for title, lines in SECTIONS.items():
-            shown = [(name.ljust(widest), said) for name, said in lines.items() if _shown(name)]
-            with formatter.section(title):
-                formatter.write_dl(shown)
+        names = self.list_commands(ctx)
+        widest = max(map(len, names))
+        told = {name for lines in SECTIONS.values() for name in lines}
+        others = {name: _line(self, ctx, name) for name in names if name not in told}
+        for title, lines in (*SECTIONS.items(), ("More", others)):
+            shown = [(name.ljust(widest), said) for name, said in lines.items() if name in names]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+def _line(group: click.Group, ctx: click.Context, name: str) -> str:
+    """What an extra says of its command."""
+    try:
+        command = group.get_command(ctx, name)
+    except HostError:
+        return "Cannot be used: `powercut doctor` says why"
+    return "" if command is None else command.get_short_help_str(_LINE)
 
 
 def _shown(name: str) -> bool:
@@ -98,7 +112,10 @@ def _shown(name: str) -> bool:
 
 
 @click.group(
-    cls=CommandTable, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=CommandTable,
+    table=COMMANDS,
+    extras=EXTRAS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__)
 def cli() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.commands import COMMANDS, cli
+from powercut.cli.commands import cli
 from powercut.cli.options import FILE
 from powercut.cli.output import echo
 from powercut.paths import expanded
@@ -40,7 +40,7 @@ def manual_pages() -> dict[str, str]:
     """Each page's text by the name of its file."""
     pages = {"powercut.1": _overview()}
     with click.Context(cli, info_name="powercut") as parent:
-        for name in sorted(COMMANDS):
+        for name in cli.list_commands(parent):
             command = cli.get_command(parent, name)
             assert command is not None
             for words, one in _with_subcommands((name,), command):
@@ -65,7 +65,7 @@ def _overview() -> str:
     parts = [_head("powercut", _first(cli)), ".SH SYNOPSIS\n.B powercut\nCOMMAND [ARGUMENT]...\n"]
     parts += [".SH DESCRIPTION\n", _text(cli.help or ""), ".SH COMMANDS\n", _text(lines[0])]
     with click.Context(cli, info_name="powercut") as context:
-        for name in sorted(COMMANDS):
+        for name in cli.list_commands(context):
             command = cli.get_command(context, name)
             assert command is not None
             parts.append(f".TP\n.B {_escaped(name)}\n{_escaped(_first(command))}\n")

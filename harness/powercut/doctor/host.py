@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.root_cache import cached_roots, packages_size
+from powercut.extras import broken
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
 from powercut.machine.guest.suites import CachedSuite, cached_suites
@@ -375,7 +376,7 @@ NAMES: Final = tuple(_PROBES)
 
 
 def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Probe]:
-    """Every probe, in the order of `NAMES`.
+    """Every probe, in the order of `NAMES`, and one for each extra that is broken.
 
     Accelerators are proved by booting a guest, once per boot of this host; `fresh` proves them
     again.  Takes well under a second when they are known, else up to 20 s.  `patience_s` is what
@@ -386,7 +387,8 @@ def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Pro
             with suppress(PowercutError):  # the probe itself says it
                 accelerator_proof(accelerator, timeout_s=patience_s)
         uml_proof(timeout_s=patience_s)
-    return [probe(fresh=fresh) for probe in _PROBES.values()]
+    probes = [probe(fresh=fresh) for probe in _PROBES.values()]
+    return [*probes, *(Probe("extra", False, "broken", *said) for said in broken())]
 
 
 def requirement(name: str) -> Probe:

@@ -45,10 +45,11 @@ def status_of(monkeypatch: pytest.MonkeyPatch, *argv: str) -> int:
 
 def test_every_command_has_a_line_in_the_summary():
     lines = [line for section in SECTIONS.values() for line in section.items()]
-    assert sorted(name for name, _ in lines) == sorted(cli.COMMANDS)
+    assert {name for name, _ in lines} >= set(cli.COMMANDS)
     shown = started("--help", COLUMNS="80").stdout
-    width = max(len(name) for name, _ in lines)
-    for name, said in lines:
+    there = cli.cli.list_commands(click.Context(cli.cli))
+    width = max(map(len, there))
+    for name, said in (line for line in lines if line[0] in there):
         assert f"  {name:<{width}}  {said}\n" in shown
 
 

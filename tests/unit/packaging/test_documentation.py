@@ -13,7 +13,7 @@ import click
 import pytest
 from typed_lines import lines_in, typed
 
-from powercut.cli.commands import COMMANDS, cli
+from powercut.cli.commands import cli
 from powercut.cli.manual import manual_pages
 from powercut.paths import ROOT
 
@@ -56,7 +56,7 @@ def test_a_dead_link_is_refused(tmp_path):
 def test_every_command_has_a_manual_page_with_all_its_options(tmp_path):
     pages = manual_pages()
     with click.Context(cli, info_name="powercut") as context:
-        for name in COMMANDS:
+        for name in cli.list_commands(context):
             command = cli.get_command(context, name)
             text = pages[f"powercut-{name}.1"].replace("\\-", "-")
             for option in command.params:

@@ -16,10 +16,10 @@ import pytest
 from rich.console import Console
 
 from powercut.model.errors import HostError, UsageError
-from powercut.probe.judge import Kind, Method, Outcome, Pattern
-from powercut.probe.measure import PREFIX, measure
-from powercut.probe.medium import look_up
-from powercut.probe.probe import FORMAT, NOT_A_PROOF, Request, print_result, probe
+from powercut_extras.probe.judge import Kind, Method, Outcome, Pattern
+from powercut_extras.probe.measure import PREFIX, measure
+from powercut_extras.probe.medium import look_up
+from powercut_extras.probe.probe import FORMAT, NOT_A_PROOF, Request, print_result, probe
 
 DEADLINE_S = 60
 
@@ -71,8 +71,8 @@ def test_each_way_does_what_it_is_called(tmp_path, method, flags, calls):
     """In a process of its own, whose calls are counted on their way to the kernel."""
     code = f"""
 import mmap, os, sys
-from powercut.probe import measure as pm
-from powercut.probe.judge import Method, Pattern
+from powercut_extras.probe import measure as pm
+from powercut_extras.probe.judge import Method, Pattern
 calls = []
 for way, call in pm._AFTER.items():
     pm._AFTER[way] = lambda fd, c=call: (calls.append(c.__name__), c(fd))[1]
@@ -208,7 +208,7 @@ def test_a_full_disk_is_trouble_of_the_host_and_nothing_is_left(monkeypatch, tmp
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "pwrite", full)
-    monkeypatch.setattr("powercut.probe.measure._overhead_us", lambda _: 0.5)
+    monkeypatch.setattr("powercut_extras.probe.measure._overhead_us", lambda _: 0.5)
     with pytest.raises(HostError, match="No space left") as caught:
         probe(Request(tmp_path, seconds=0.2))
     assert "64 MiB" in caught.value.hint

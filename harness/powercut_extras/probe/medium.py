@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import UsageError
-from powercut.probe.judge import Kind, Medium
+from powercut_extras.probe.judge import Kind, Medium
 
 MEMORY_FILESYSTEMS: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 COPY_ON_WRITE: Final = frozenset({"btrfs", "zfs", "bcachefs", "f2fs", "nilfs2"})

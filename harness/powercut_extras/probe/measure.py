@@ -30,7 +30,7 @@ from types import FrameType
 from typing import Final
 
 from powercut.model.errors import HostError, PowercutError, UsageError
-from powercut.probe.judge import Method, Pattern, Rate
+from powercut_extras.probe.judge import Method, Pattern, Rate
 
 PREFIX: Final = ".powercut-probe-"
 """How the name of the file begins."""

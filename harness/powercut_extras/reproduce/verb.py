@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.finding_script import reproduce_finding
 from powercut.cli.options import (
     FILE,
     STATE_EPILOG,
@@ -21,6 +20,7 @@ from powercut.cli.options import (
 from powercut.cli.output import Speaker, console_beside, write_json_object
 from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
+from powercut_extras.reproduce.finding import reproduce_finding
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -69,10 +69,10 @@ def reproduce(
     if output is None:
         raise UsageError("a recording's loss needs a folder: -o FOLDER")
     require_works_on("reproduce", recording)
-    from powercut.campaign.folder_reproduce import reproduce_capture
     from powercut.crash.folder_rows import Promise
     from powercut.explore.request import Budget
     from powercut.store.folder import CaptureDir
+    from powercut_extras.reproduce.folder import reproduce_capture
 
     if twin is not None:
         require_works_on("reproduce", twin)

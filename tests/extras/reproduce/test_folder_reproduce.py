@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_folder_states_cli import called, captured, refused, status, two_files
+from captured_here import called, captured, refused, status, two_files
 
 from powercut.crash.folder_rows import Promise
 from powercut.model.errors import HostError, UsageError
 from powercut.recording.folder import build_tree, open_capture
 from powercut.recording.folder_state import resolve_folder_state
 from powercut.store.folder import CaptureDir
-from powercut.witness.reproduction import write_reproduction
+from powercut_extras.reproduce.program import write_reproduction
 
 pytestmark = pytest.mark.fuse
 

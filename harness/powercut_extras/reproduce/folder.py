@@ -26,7 +26,7 @@ from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness, find_folder_witness
-from powercut.witness.reproduction import PROGRAM, Reproduction, write_reproduction
+from powercut_extras.reproduce.program import PROGRAM, Reproduction, write_reproduction
 
 REPORT: Final = "REPORT.md"
 TWIN: Final = "twin"

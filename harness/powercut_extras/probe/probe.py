@@ -21,10 +21,19 @@ from rich.text import Text
 
 from powercut.console import PlainConsole
 from powercut.model.errors import UsageError
-from powercut.probe.judge import Judgement, Kind, Medium, Method, Outcome, Pattern, Row, judge
-from powercut.probe.measure import ProbeRates, measure
-from powercut.probe.medium import Place, look_up
 from powercut.store.files import write_output
+from powercut_extras.probe.judge import (
+    Judgement,
+    Kind,
+    Medium,
+    Method,
+    Outcome,
+    Pattern,
+    Row,
+    judge,
+)
+from powercut_extras.probe.measure import ProbeRates, measure
+from powercut_extras.probe.medium import Place, look_up
 
 FORMAT: Final = "powercut-probe/1"
 _SIZE_MAX: Final = 1 << 20

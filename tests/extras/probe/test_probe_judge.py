@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.probe.judge import Kind, Medium, Method, Outcome, Pattern, Rate, judge, limit_of
+from powercut_extras.probe.judge import (
+    Kind,
+    Medium,
+    Method,
+    Outcome,
+    Pattern,
+    Rate,
+    judge,
+    limit_of,
+)
 
 OK, TOO_GOOD, UNKNOWN = Outcome.PLAUSIBLE, Outcome.TOO_GOOD, Outcome.UNKNOWN
 

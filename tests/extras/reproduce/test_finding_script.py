@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 from findings_pages import pages
 
-from powercut.cli import finding_script
 from powercut.cli.commands import cli
 from powercut.model.errors import HostError, UsageError
 from powercut.recover.uml.boot import xstate_library
 from powercut.recover.uml.kernel import host_kernel
+from powercut_extras.reproduce import finding
 
 SAYS = "import sys\nfrom helper import STATUS\nprint('what it saw')\nsys.exit(STATUS)\n"
 
@@ -34,7 +34,7 @@ def findings(tmp_path, monkeypatch):
     (folder / "no-script.md").write_text("a page")
     (folder / "other.py").write_text("another finding's")
     (folder / "helper.py").write_text("STATUS = 1\n")
-    monkeypatch.setattr(finding_script, "FINDINGS", folder)
+    monkeypatch.setattr(finding, "FINDINGS", folder)
     return folder
 
 
@@ -85,9 +85,9 @@ def test_a_script_that_needs_root_runs_in_user_mode_linux(findings):
 
 def test_every_script_of_a_page_is_found_and_can_be_read():
     named = {page.path.stem: page.reproduction for page in pages() if page.reproduction}
-    assert {name: path.name for name, path in finding_script.scripts().items()} == named
-    for script in finding_script.scripts().values():
-        for path in finding_script.files_of(script):
+    assert {name: path.name for name, path in finding.scripts().items()} == named
+    for script in finding.scripts().values():
+        for path in finding.files_of(script):
             if path.suffix == ".py":
                 ast.parse(path.read_text(), str(path))
             elif path.suffix in (".sh", ".lib"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from powercut.model.errors import UsageError
-from powercut.probe.judge import Kind
-from powercut.probe.medium import Host, look_up, mount_of, virtualisation
+from powercut_extras.probe.judge import Kind
+from powercut_extras.probe.medium import Host, look_up, mount_of, virtualisation
 
 SATA = "pci0000:00/0000:00:17.0/ata1/host0/target0:0:0/0:0:0:0"
 USB = "pci0000:00/0000:00:14.0/usb1/1-2/1-2:1.0/host6/target6:0:0/6:0:0:0"

@@ -63,9 +63,9 @@ def probe(
     PATH is a folder, which is left as it was.  Needs no root, and runs on hosts and in
     guests.  A probe is suspicion; only a cut is proof.
     """
-    from powercut.probe.judge import Kind
-    from powercut.probe.probe import Request, run
     from powercut.scenario.quantity import parse_size
+    from powercut_extras.probe.judge import Kind
+    from powercut_extras.probe.probe import Request, run
 
     try:
         size_bytes = parse_size(size)

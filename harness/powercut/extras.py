@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Extras: what they register by entry points, imported when it is asked for.
+
+An entry point of the group `powercut.commands` is a click command, and its name is the command's.
+docs/adding-an-extra.md walks through an extra.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from powercut.model.errors import HostError
+
+COMMANDS: Final = "powercut.commands"
+GROUPS: Final = (COMMANDS,)
+"""What an extra may register."""
+
+
+def registered(group: str) -> Mapping[str, str]:
+    """What extras have in that group: by its name the module and the attribute, `module:attribute`.
+
+    Nothing of an extra is imported.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 50 ms that few commands need
+
+    return {one.name: one.value for one in entry_points(group=group)}
+
+
+def loaded(place: str) -> Any:
+    """What an extra has registered.  Raises HostError where the extra is broken."""
+    module, _, attribute = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever an extra does wrong ends no other command
+        raise HostError(
+            f"{module}: this extra cannot be used: {type(error).__name__}: {error}",
+            hint="install it again, or uninstall it: everything else works without it",
+        ) from error
+
+
+def broken() -> Iterator[tuple[str, str]]:
+    """Of each thing that an extra has registered and that fails: what is wrong, and what to do."""
+    for group in GROUPS:
+        for place in registered(group).values():
+            try:
+                loaded(place)
+            except HostError as error:
+                yield str(error), error.hint
