@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Extras: what they register by entry points, imported when it is asked for.
 
-An entry point of the group `powercut.commands` is a click command, and its name is the command's.
-docs/adding-an-extra.md walks through an extra.
+An entry point of the group `powercut.commands` is a click command, and its name is the command's;
+one of `powercut.commands.doctor` is a command below `doctor`.  One of `powercut.clusters` opens
+what `--cluster` names (powercut.cli.cluster).  docs/adding-an-extra.md walks through an extra.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from typing import Any, Final
 from powercut.model.errors import HostError
 
 COMMANDS: Final = "powercut.commands"
-GROUPS: Final = (COMMANDS,)
+DOCTOR: Final = "powercut.commands.doctor"
+CLUSTERS: Final = "powercut.clusters"
+GROUPS: Final = (COMMANDS, DOCTOR, CLUSTERS)
 """What an extra may register."""
 
 

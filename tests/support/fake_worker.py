@@ -19,10 +19,10 @@ def dask_setup(_: object) -> None:
     """Dask calls it when the worker begins."""
     from fake_machine import FAKE, FakeBackend
 
-    from powercut.cluster import identity, worker
     from powercut.paths import CACHE
     from powercut.rig.rig import Rig
     from powercut.scenario.machines import MACHINES
+    from powercut_extras.cluster import identity, worker
 
     MACHINES["fake"] = FAKE
     worker.ready_rig = lambda *_: Rig(CACHE, FakeBackend())

@@ -15,7 +15,7 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 69_380
+CORE_LINES = 69_200
 """The goal is 62,000."""
 
 LONGEST_CHAIN = 34
@@ -23,16 +23,16 @@ SLACK = 100
 """Lines that the core may have fewer than its limit before the limit has to follow."""
 
 NAMES = {
-    "model": 206, "scenario": 91, "host": 65, "crash": 63, "workload": 65, "disk": 55,
+    "model": 206, "scenario": 87, "host": 65, "crash": 63, "workload": 65, "disk": 55,
     "machine": 61, "recover": 80, "recording": 93, "judge": 21, "explore": 59, "run": 110,
-    "report": 34, "cli": 45,
+    "report": 33, "cli": 45,
 }  # fmt: skip
 """How many names of a room others import.  The goal is 25 each, `model` excepted."""
 
 WRONG_WAY = {
-    "later room": 61,
-    "core of an extra": 51,
-    "extra of another": 24,
+    "later room": 58,
+    "core of an extra": 46,
+    "extra of another": 22,
 }
 """Imports against the order of the rooms, of an extra by the core, and of an extra by another."""
 

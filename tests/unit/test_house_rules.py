@@ -47,7 +47,6 @@ ROOMS = {
     "campaign": 7,
     "timeline": 7,
     "certify": 8,
-    "cluster": 8,
     "report": 9,
     "doctor": 9,
     "cli": 10,

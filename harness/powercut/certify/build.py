@@ -24,12 +24,11 @@ from powercut.store.certificate import (
     Certificate,
     CertifiedCell,
     CertifiedControl,
-    Component,
     Coverage,
-    Executed,
     SealedRecording,
 )
 from powercut.store.certify_order import CertificateDir, read_components
+from powercut.store.component import Component, Executed
 from powercut.store.exploration import ExploreResult, read_exploration
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import MANIFEST

@@ -9,16 +9,15 @@ from pathlib import Path
 import click
 
 from powercut.cli.options import (
-    RESULTS_FOLDER,
     json_option,
     only_option,
     preset_option,
+    results_option,
     scenarios_argument,
     seed_option,
 )
 from powercut.cli.output import console_beside, write_json_object
 from powercut.cli.scenarios import chosen_scenarios
-from powercut.paths import RESULTS
 
 DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 
@@ -43,7 +42,7 @@ DISKS = ("none", "nvme-plp", "sata-ssd-plp", "nvme", "sata-ssd", "hdd-7200")
 @seed_option
 @only_option
 @json_option("the figures")
-@click.option("--results", type=RESULTS_FOLDER, default=RESULTS, help="Where the evidence is kept.")
+@results_option
 def cost(
     scenarios: Sequence[str],
     presets: Sequence[str],

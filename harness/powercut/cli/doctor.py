@@ -9,15 +9,15 @@ import click
 
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.options import json_option
+from powercut.extras import DOCTOR as EXTRAS
 
 OTHERS = {
     "cache": "powercut.cli.cache:cache",
-    "hosts": "powercut.cli.hosts:hosts",
     "manual": "powercut.cli.manual:manual",
 }
 
 
-@click.group(cls=LazyGroup, table=OTHERS, invoke_without_command=True)
+@click.group(cls=LazyGroup, table=OTHERS, extras=EXTRAS, invoke_without_command=True)
 @click.pass_context
 @json_option("the findings")
 @click.option(

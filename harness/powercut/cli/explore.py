@@ -231,18 +231,17 @@ def _results(
                 result = run(trial, wanted, on_event=listener)
             yield trial, result
         return
-    from powercut.cluster.connect import cluster_of
-    from powercut.cluster.explore import explore_on
+    from powercut.cli.cluster import open_cluster
     from powercut.model.events import Notice, RunEvent
 
     def tell(event: RunEvent) -> None:
         if isinstance(event, Notice):
             console.print(event.text, markup=False, highlight=False)
 
-    with cluster_of(cluster) as opened:
+    with open_cluster(cluster) as opened:
         for trial in trials:
             with _progress(console, trial, wanted) as listener:
-                result = explore_on(opened, trial, wanted, on_event=tell, on_progress=listener)
+                result = opened.explore(trial, wanted, on_event=tell, on_progress=listener)
             yield trial, result
 
 

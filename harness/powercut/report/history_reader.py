@@ -24,8 +24,9 @@ from powercut.report.examined import Unchanged
 from powercut.report.explained import explain
 from powercut.report.history import CellThen, Night, Series
 from powercut.scenario.program_text import title_of
-from powercut.store.certificate import Certificate, Component
+from powercut.store.certificate import Certificate
 from powercut.store.certify_order import CERTIFICATE, read_components
+from powercut.store.component import Component
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult

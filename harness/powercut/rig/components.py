@@ -27,8 +27,8 @@ from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.place import place_of
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters
-from powercut.store.certificate import Component, Executed
 from powercut.store.certify_order import RunComponents
+from powercut.store.component import Component, Executed
 
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:

@@ -17,7 +17,7 @@ from powercut.sandbox.kernel import kernel_bubblewrap
 from powercut.scenario.machines import LOOP, MACHINES
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.store.certificate import Component, Executed
+from powercut.store.component import Component, Executed
 
 _NOT: Final = "not confined"
 _SEES_ALL: Final = "no view of files of its own"

@@ -21,7 +21,8 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import Certificate, Component, Executed, NotTested
+from powercut.store.certificate import Certificate, NotTested
+from powercut.store.component import Component, Executed
 from powercut.store.files import host_errors, write_atomic
 from powercut.store.host_load import HostLoad
 from powercut.store.issuer import Issuer, Line

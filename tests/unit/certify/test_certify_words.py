@@ -27,13 +27,8 @@ from powercut.scenario.load import load_scenario, parse_scenario
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.preset import preset_names
 from powercut.scenario.settings import ControlKind, Expect, Parameters
-from powercut.store.certificate import (
-    Certificate,
-    CertifiedCell,
-    CertifiedControl,
-    Component,
-    SealedRecording,
-)
+from powercut.store.certificate import Certificate, CertifiedCell, CertifiedControl, SealedRecording
+from powercut.store.component import Component
 from powercut.store.issuer import Issuer, logo_of
 from powercut.store.measurement import RequestCounts, WireAccount
 from powercut.store.results import CellResult, ControlResult

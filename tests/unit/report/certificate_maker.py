@@ -24,10 +24,10 @@ from powercut.store.certificate import (
     Certificate,
     CertifiedCell,
     CertifiedControl,
-    Component,
     NotTested,
     SealedRecording,
 )
+from powercut.store.component import Component
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import Cost, RequestCounts, WireAccount
 from powercut.store.results import CellResult

@@ -29,7 +29,8 @@ from powercut.report.page.histogram import BARS, histogram_bars, histogram_svg
 from powercut.report.page.pages import figure, microseconds, ratio
 from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import CertifiedControl, Coverage, Executed, SealedRecording
+from powercut.store.certificate import CertifiedControl, Coverage, SealedRecording
+from powercut.store.component import Executed
 from powercut.store.layout import ResultDir
 from powercut.store.measurement import RequestCounts, WireAccount
 

@@ -9,7 +9,7 @@ import pytest
 
 from powercut.rig.executed import Walls, executed_by
 from powercut.scenario.load import expand, parse_scenario
-from powercut.store.certificate import Component, Executed
+from powercut.store.component import Component, Executed
 
 BOTH = Walls("bubblewrap", "bubblewrap", "bubblewrap, else Landlock")
 NONE = Walls("", "", "")

@@ -16,7 +16,7 @@ import pytest
 import ssh_hosts
 from ssh_hosts import Home, SshServer
 
-from powercut.cluster.hosts import FOLDER
+from powercut_extras.cluster.hosts import FOLDER
 
 pytestmark = [pytest.mark.campaign, pytest.mark.root]
 

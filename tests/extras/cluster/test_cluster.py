@@ -22,10 +22,6 @@ from patience import AMPLE_S
 from powercut.campaign.run import RunOptions
 from powercut.campaign.runner import resume_run, run_scenarios
 from powercut.campaign.verify import verify
-from powercut.cluster import connect, worker, workers
-from powercut.cluster.connect import cluster_of
-from powercut.cluster.explore import explore_on
-from powercut.cluster.run import ClusterRun
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.errors import DamagedRecording, HostError, UsageError
@@ -36,6 +32,10 @@ from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
 from powercut.store import manifest
 from powercut.store.layout import ResultDir
+from powercut_extras.cluster import connect, worker, workers
+from powercut_extras.cluster.connect import cluster_of
+from powercut_extras.cluster.explore import explore_on
+from powercut_extras.cluster.run import ClusterRun
 
 SEED = 7
 
@@ -239,7 +239,7 @@ def explored(result):
 
 @pytest.mark.parametrize("fault", ["", "apart"])
 def test_states_come_to_what_one_host_comes_to(tmp_path, alone, fault, monkeypatch):
-    monkeypatch.setattr("powercut.cluster.explore.BATCH", 8)
+    monkeypatch.setattr("powercut_extras.cluster.explore.BATCH", 8)
     wanted = ExploreRequest(budget=Budget(states=64), seed=3)
     folder = ResultDir(Path(alone.result_directory))
     with clustered(tmp_path, fault, fault) as (_, cluster):

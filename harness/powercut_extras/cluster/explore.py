@@ -14,9 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from powercut.cluster.identity import identity_for_states
-from powercut.cluster.worker import Files, StudyOf, digest_of_manifest, files_of, judge_states
-from powercut.cluster.workers import Cluster
 from powercut.crash.states import CrashState
 from powercut.explore.explorer import explore
 from powercut.explore.request import ExploreRequest, Listener
@@ -27,6 +24,15 @@ from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult
 from powercut.store.files import link_or_copy
 from powercut.store.trial_dir import TrialDir
+from powercut_extras.cluster.identity import identity_for_states
+from powercut_extras.cluster.worker import (
+    Files,
+    StudyOf,
+    digest_of_manifest,
+    files_of,
+    judge_states,
+)
+from powercut_extras.cluster.workers import Cluster
 
 BATCH: Final = 64
 """States of one task."""

@@ -12,9 +12,9 @@ from powercut.machine.processor import processor_model
 from powercut.paths import PACKAGE, SHIPPED
 from powercut.rig.components import components_of, recovery_kernel_part
 from powercut.rig.engine_choice import EngineChoice
-from powercut.rig.rig import Rig, accelerators_of, backends_of
+from powercut.rig.rig import Rig
 from powercut.scenario.plan import Plan
-from powercut.store.certificate import Component
+from powercut.store.component import Component
 
 Identity = Mapping[str, str]
 """What matters of a host; each part by a name for a reader."""
@@ -23,9 +23,11 @@ Identity = Mapping[str, str]
 def identity_for_run(rig: Rig, plan: Plan) -> Identity:
     """What this host is for the trials of `plan`.  Raises HostError if a part cannot be had."""
     parts = _own()
-    for name in backends_of(plan):
-        found = rig.backend(name).environment(accelerators_of(plan, name)).get("accelerator")
-        parts[f"accelerator of {name}"] = str(found["name"]) if isinstance(found, dict) else "none"
+    found = rig.environment(plan)
+    others = {key: value for key, value in found.items() if key.startswith("machine.")}
+    for name, here in {"machine": found, **others}.items():
+        if isinstance(proof := here.get("accelerator"), dict):
+            parts[f"accelerator of {name}"] = str(proof["name"])
     run = components_of(rig, plan.cells)
     for cell in plan.cells:
         for index in run.cells[cell.name]:

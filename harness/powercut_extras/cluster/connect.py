@@ -14,16 +14,19 @@ import importlib.util
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from powercut.cluster import worker
-from powercut.cluster.workers import Cluster
 from powercut.model.errors import HostError, UsageError
 from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.paths import INSTALLED
+from powercut_extras.cluster import worker
+from powercut_extras.cluster.explore import explore_on
+from powercut_extras.cluster.run import ClusterRun
+from powercut_extras.cluster.workers import Cluster
 
 LOCAL: Final = "local"
 _LOOPBACK: Final = "127.0.0.1:0"
@@ -35,6 +38,21 @@ _INSTALL: Final = (
     if INSTALLED
     else "./powercut in the checkout installs what --cluster needs"
 )
+
+
+class Opened:
+    """A cluster as the core has it (powercut.cli.cluster)."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.run = partial(ClusterRun, cluster)
+        self.explore = partial(explore_on, cluster)
+
+
+@contextlib.contextmanager
+def open_cluster(named: str) -> Iterator[Opened]:
+    """What `--cluster` names, for the core.  Raises UsageError, HostError."""
+    with cluster_of(named) as cluster:
+        yield Opened(cluster)
 
 
 @contextlib.contextmanager

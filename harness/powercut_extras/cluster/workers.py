@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from typing import Any, Final, TypeVar
 
-from powercut.cluster import worker
-from powercut.cluster.identity import Identity, differences
-from powercut.cluster.worker import Need
 from powercut.model.errors import HostError
 from powercut.model.events import Notice, RunEvent
+from powercut_extras.cluster import worker
+from powercut_extras.cluster.identity import Identity, differences
+from powercut_extras.cluster.worker import Need
 
 T = TypeVar("T")
 

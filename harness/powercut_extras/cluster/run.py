@@ -9,9 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from powercut.campaign.run import Run
-from powercut.cluster.identity import identity_for_run
-from powercut.cluster.worker import MAKING, Shared, make_trial
-from powercut.cluster.workers import Cluster
 from powercut.model.events import Phase
 from powercut.paths import as_word
 from powercut.store import manifest
@@ -19,6 +16,9 @@ from powercut.store.files import host_errors, remove_tree
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
+from powercut_extras.cluster.identity import identity_for_run
+from powercut_extras.cluster.worker import MAKING, Shared, make_trial
+from powercut_extras.cluster.workers import Cluster
 
 _JOBS: Final = 256
 """Trials that this host follows at the same time; the cluster says how many are made."""

@@ -11,7 +11,7 @@ import click
 from powercut.cli.output import TROUBLE, echo
 
 if TYPE_CHECKING:
-    from powercut.cluster.hosts import HostReport
+    from powercut_extras.cluster.hosts import HostReport
 
 _HOSTS = click.argument("hosts", metavar="[USER@]HOST[:PORT]...", nargs=-1, required=True)
 
@@ -31,7 +31,7 @@ def check(hosts: Sequence[str]) -> int:
 
     Exit status: 0 every host can take part; 3 one cannot.
     """
-    from powercut.cluster.hosts import check as look
+    from powercut_extras.cluster.hosts import check as look
 
     return _show(look(hosts))
 
@@ -47,8 +47,8 @@ def prepare(hosts: Sequence[str], python: str) -> int:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from powercut.cluster.hosts import prepare as install
     from powercut.wheel import own_wheel
+    from powercut_extras.cluster.hosts import prepare as install
 
     with TemporaryDirectory() as folder:
         return _show(install(hosts, own_wheel(Path(folder)), python))

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 from ssh_hosts import Home, SshServer
 
 from powercut.cli.commands import cli
-from powercut.cluster import hosts
-from powercut.cluster.hosts import FOLDER, check, prepare
 from powercut.machine.ssh import FabricRemote
+from powercut_extras.cluster import hosts
+from powercut_extras.cluster.hosts import FOLDER, check, prepare
 
 pytestmark = [
     pytest.mark.root,

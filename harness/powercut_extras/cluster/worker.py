@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from powercut.campaign.runner import ready_rig
-from powercut.cluster.identity import Identity, identity_for_run, identity_for_states
 from powercut.explore.trial import RecoveredStates
 from powercut.explore.work import Answers, Batch, Work
 from powercut.explore.worker import LocalWorker
@@ -39,6 +38,7 @@ from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial
 from powercut.verdict.judge import verdict_of
+from powercut_extras.cluster.identity import Identity, identity_for_run, identity_for_states
 
 MAKING: Final = ".cluster"
 """A folder in that of the run, while it is being made."""
