@@ -2,8 +2,10 @@
 """Extras: what they register by entry points, imported when it is asked for.
 
 An entry point of the group `powercut.commands` is a click command, and its name is the command's;
-one of `powercut.commands.doctor` is a command below `doctor`.  One of `powercut.clusters` opens
-what `--cluster` names (powercut.cli.cluster).  docs/adding-an-extra.md walks through an extra.
+those of `powercut.commands.audit` and `powercut.commands.doctor` are below `audit` and `doctor`.
+One of `powercut.clusters` opens what `--cluster` names (powercut.cli.cluster).
+
+docs/adding-an-extra.md walks through an extra.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from typing import Any, Final
 from powercut.model.errors import HostError
 
 COMMANDS: Final = "powercut.commands"
-DOCTOR: Final = "powercut.commands.doctor"
 CLUSTERS: Final = "powercut.clusters"
-GROUPS: Final = (COMMANDS, DOCTOR, CLUSTERS)
+GROUPS: Final = (COMMANDS, f"{COMMANDS}.audit", f"{COMMANDS}.doctor", CLUSTERS)
 """What an extra may register."""
 
 

@@ -243,9 +243,9 @@ def record(data: bytes) -> object:
     from powercut.store.manifest import check
     from powercut.store.measurement import Measurement
     from powercut.store.record import read_model
-    from powercut.store.sync_order import read_order
     from powercut.store.trial_dir import TrialDir
     from powercut.store.witness import read_witness
+    from powercut_extras.audit.sync_order import read_order
 
     def run(path: Path) -> object:
         return html_report(ResultDir(path), ResultDir(path).read_verdict())

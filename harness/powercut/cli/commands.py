@@ -18,7 +18,6 @@ from powercut.model.errors import HostError, UsageError
 from powercut.paths import INSTALLED
 
 COMMANDS = {
-    "audit": "powercut.cli.audit:audit",
     "bench": "powercut.cli.bench:bench",
     "capture": "powercut.cli.capture:capture",
     "certify": "powercut.cli.certify:certify",

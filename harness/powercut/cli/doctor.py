@@ -9,7 +9,6 @@ import click
 
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.options import json_option
-from powercut.extras import DOCTOR as EXTRAS
 
 OTHERS = {
     "cache": "powercut.cli.cache:cache",
@@ -17,7 +16,9 @@ OTHERS = {
 }
 
 
-@click.group(cls=LazyGroup, table=OTHERS, extras=EXTRAS, invoke_without_command=True)
+@click.group(
+    cls=LazyGroup, table=OTHERS, extras="powercut.commands.doctor", invoke_without_command=True
+)
 @click.pass_context
 @json_option("the findings")
 @click.option(

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from powercut.crash.arrays import I64
-from powercut.store.audit import Audit, AuditedPromise, Worth
 from powercut.store.state_map import COLUMNS, ROWS, StateMap
 from powercut.timeline.source import Source
+from powercut_extras.audit.stored import Audit, AuditedPromise, Worth
 
 MARKS_MAX: Final = 1200
 """Promises that are drawn one by one; of more only columns are."""

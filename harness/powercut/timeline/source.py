@@ -25,7 +25,6 @@ from powercut.recording.folder import open_capture
 from powercut.recording.folder_state import promise_of, resolve_folder_state
 from powercut.recording.materialize import cut_state, open_recording, resolve_state
 from powercut.recording.open_recording import Recording
-from powercut.store.audit import Audit, read_audit
 from powercut.store.exploration import (
     ExplorationFinding,
     ExploreResult,
@@ -38,6 +37,7 @@ from powercut.store.witness import read_witness
 from powercut.timeline.inside import Inside
 from powercut.timeline.names import DiskNames, Names, TreeNames
 from powercut.witness.search import Drop, items_of
+from powercut_extras.audit.stored import Audit, read_audit
 
 STATES_MAX: Final = 40
 """States that a page has in store, those of findings first."""

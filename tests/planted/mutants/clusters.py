@@ -7,7 +7,7 @@ from mutants.mutant import Mutant, planter
 from mutants.place import At
 from mutants.suites import CLUSTER
 
-_P = "harness/powercut/cluster"
+_P = "harness/powercut_extras/cluster"
 cluster = planter("cluster", CLUSTER)
 
 MUTANTS: tuple[Mutant, ...] = (

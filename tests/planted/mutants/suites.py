@@ -76,7 +76,7 @@ ENVIRONMENT = Suite(
 )
 LOOP = Suite("loop machine", (), (pytest("tests/unit/rig/test_loop_guest.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
-CLUSTER = Suite("cluster", (), (pytest("tests/unit/cluster/test_cluster.py"),))
+CLUSTER = Suite("cluster", (), (pytest("tests/extras/cluster/test_cluster.py"),))
 LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listened.py"),))
 VIEW_OF = Suite("shown", (), (pytest("tests/unit/recording/test_recording_view.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))

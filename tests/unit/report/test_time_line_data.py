@@ -20,7 +20,6 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
 from powercut.report.difference import difference_lines
-from powercut.store.audit import Audit, AuditedPromise, PromiseKind, Worth
 from powercut.store.exploration import ExploreResult
 from powercut.store.state_map import COLUMNS, ROWS, MapField, StateMap
 from powercut.timeline import data as made
@@ -29,6 +28,7 @@ from powercut.timeline.names import FileRow
 from powercut.timeline.pictures import pictures_json
 from powercut.timeline.source import Source, source_at
 from powercut.witness.search import Drop
+from powercut_extras.audit.stored import Audit, AuditedPromise, PromiseKind, Worth
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u2028"
 

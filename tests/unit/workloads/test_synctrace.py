@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from powercut.model.operations import Packet
-from powercut.rig.code_names import name_places
 from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
+from powercut_extras.audit.code_names import name_places
 
 SOURCE = Path(__file__).with_name("synctrace_planted.c")
 AIO = Path(__file__).with_name("synctrace_aio.c")

@@ -18,7 +18,6 @@ from powercut.cli.lookup import find_trials
 from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
 from powercut.crash.legality import why_illegal
-from powercut.explore.audit import audit
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.trial import as_before, wanted_by
@@ -28,8 +27,9 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml.engine import unavailable as no_uml
-from powercut.store.audit import PromiseKind, Worth
 from powercut.store.exploration import read_exploration, write_exploration
+from powercut_extras.audit.flushes import audit
+from powercut_extras.audit.stored import PromiseKind, Worth
 
 pytestmark = [
     pytest.mark.skipif(bool(no_uml()), reason="; ".join(no_uml())),

@@ -8,12 +8,12 @@ import pytest
 
 from powercut.campaign.runner import run_scenarios
 from powercut.cli.lookup import find_trials
-from powercut.explore.audit import audit
 from powercut.explore.request import Budget
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.engine import unavailable
-from powercut.store.audit import Asker, Worth
+from powercut_extras.audit.flushes import audit
+from powercut_extras.audit.stored import Asker, Worth
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

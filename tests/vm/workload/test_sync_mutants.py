@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.audit_syncs import syncs
 from powercut.cli.output import INTERRUPTED
 from powercut.model.verdict import Verdict
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
-from powercut.store.sync_mutants import SyncMutants
+from powercut_extras.audit.stored_syncs import SyncMutants
+from powercut_extras.audit.syncs_verb import syncs
 
 pytestmark = [
     pytest.mark.vm,

@@ -10,18 +10,18 @@ import pytest
 from click.testing import CliRunner
 
 from powercut.campaign.runner import run_scenarios
-from powercut.cli.audit_syncs import syncs
 from powercut.cli.lookup import find_trials
-from powercut.explore.audit import audit
 from powercut.explore.request import Budget
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import read_lines
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.boot import unavailable
-from powercut.store.audit import Asker
-from powercut.store.sync_mutants import SyncMutants
 from powercut.workload.program.sync_trace import TRACER, read_trace
+from powercut_extras.audit.flushes import audit
+from powercut_extras.audit.stored import Asker
+from powercut_extras.audit.stored_syncs import SyncMutants
+from powercut_extras.audit.syncs_verb import syncs
 
 pytestmark = [
     pytest.mark.vm,

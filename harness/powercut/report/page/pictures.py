@@ -14,9 +14,9 @@ from powercut.model.units import milliseconds
 from powercut.model.verdict import Verdict
 from powercut.paths import command
 from powercut.report import words
-from powercut.report.terminal.audit import MEANING
-from powercut.store.audit import Audit, AuditedPromise, Worth
 from powercut.store.exploration import ExplorationFinding, ExploreResult, FoundState
+from powercut_extras.audit.stored import Audit, AuditedPromise, Worth
+from powercut_extras.audit.terminal import MEANING
 
 _GROUPS_MAX: Final = 30
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from powercut.cli.audit_syncs import syncs
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.layout import ResultDir
-from powercut.store.sync_mutants import Noticed, WithoutSync
-from powercut.store.sync_order import SYNC_ORDER, SyncOrder, read_order, write_order
+from powercut_extras.audit.stored_syncs import Noticed, WithoutSync
+from powercut_extras.audit.sync_order import SYNC_ORDER, SyncOrder, read_order, write_order
+from powercut_extras.audit.syncs_verb import syncs
 
 ORDER = SyncOrder(
     program=ProgramSettings(kind="program", command=("./p", "x y"), folder="/", syncs="traced"),

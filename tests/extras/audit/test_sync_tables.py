@@ -8,10 +8,7 @@ import io
 from rich.console import Console
 
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.report.terminal.audit import print_audit
-from powercut.report.terminal.audit_table import print_audit_table
-from powercut.report.terminal.sync_mutants import print_sync_mutants
-from powercut.store.audit import (
+from powercut_extras.audit.stored import (
     Asker,
     Audit,
     AuditedPromise,
@@ -21,8 +18,11 @@ from powercut.store.audit import (
     UntilNext,
     Worth,
 )
-from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
-from powercut.store.sync_site import CalledFrom, SyncSite
+from powercut_extras.audit.stored_syncs import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut_extras.audit.sync_site import CalledFrom, SyncSite
+from powercut_extras.audit.table import print_audit_table
+from powercut_extras.audit.terminal import print_audit
+from powercut_extras.audit.terminal_syncs import print_sync_mutants
 
 
 def site(number: int, call: str, path: str, *callers: str, calls: int = 3) -> SyncSite:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from powercut.explore.audit_callers import Callers, timed_trace, unsynced
 from powercut.model.operations import OperationHistory, Packet
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange
-from powercut.store.audit import Asker, AuditedPromise, PromiseKind, Worth
 from powercut.workload.program.sync_trace import CallSite, SyncCall, SyncTrace
+from powercut_extras.audit.callers import Callers, timed_trace, unsynced
+from powercut_extras.audit.stored import Asker, AuditedPromise, PromiseKind, Worth
 
 FSYNC = CallSite(0, "a" * 16, "fsync", "log")
 OTHER = CallSite(1, "b" * 16, "fdatasync", "other")

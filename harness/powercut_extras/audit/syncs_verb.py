@@ -85,15 +85,15 @@ def syncs(
     dropped and neither noticed, or the program loses data with all its syncs; 3 if at least
     one call site is inconclusive.
     """
-    from powercut.campaign.sync_mutants import MutationOptions, resume_mutation
-    from powercut.campaign.sync_mutants import mutate_syncs as run
     from powercut.cli.interrupt import Resumable
     from powercut.model.verdict import Verdict
     from powercut.report.terminal.progress import ProgressView
-    from powercut.report.terminal.sync_mutants import print_sync_mutants
     from powercut.scenario.settings_program import ON_HOST
-    from powercut.store.sync_mutants import NEITHER
     from powercut.workload.program.find import find_program
+    from powercut_extras.audit.stored_syncs import NEITHER
+    from powercut_extras.audit.sync_mutants import MutationOptions, resume_mutation
+    from powercut_extras.audit.sync_mutants import mutate_syncs as run
+    from powercut_extras.audit.terminal_syncs import print_sync_mutants
 
     if bool(command) == (resume is not None) or (resume and (test or seed is not None)):
         raise UsageError(

@@ -36,13 +36,13 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.recording.bound import read_lines
 from powercut.recording.trial_recording import TrialRecording
-from powercut.rig.sync_sites import named_sites
 from powercut.scenario.settings import ProgramSettings
-from powercut.store.audit import Asker, AuditedPromise
-from powercut.store.sync_site import SyncSite
 from powercut.workload.program.guest_clock import bounded
 from powercut.workload.program.lines import lines_of_run
 from powercut.workload.program.sync_trace import SyncCall, SyncTrace, read_trace, trace_of
+from powercut_extras.audit.stored import Asker, AuditedPromise
+from powercut_extras.audit.sync_site import SyncSite
+from powercut_extras.audit.sync_sites import named_sites
 
 I64 = npt.NDArray[np.int64]
 

@@ -22,20 +22,9 @@ from typing import Final
 import numpy as np
 
 from powercut import __version__
-from powercut.crash.audit import (
-    Carried,
-    Dependence,
-    carried,
-    dependence,
-    promises,
-    until_next,
-)
 from powercut.crash.evidence import Evidence, last_event_ns
 from powercut.crash.exposure import exposure
 from powercut.crash.permutation import permuted
-from powercut.crash.without import Lacking
-from powercut.explore.audit_callers import callers_of
-from powercut.explore.audit_recovery import Listener, Looks, PromiseStates, StateAudit
 from powercut.explore.request import Budget
 from powercut.model.exposure import ranges_of
 from powercut.model.timeline import RequestKind
@@ -44,7 +33,18 @@ from powercut.model.verdict import lsn_ranges
 from powercut.recording.several_places import places_on
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
-from powercut.store.audit import (
+from powercut.workload.port import Recognised
+from powercut_extras.audit.callers import callers_of
+from powercut_extras.audit.promise_worth import (
+    Carried,
+    Dependence,
+    carried,
+    dependence,
+    promises,
+    until_next,
+)
+from powercut_extras.audit.recovery import Listener, Looks, PromiseStates, StateAudit
+from powercut_extras.audit.stored import (
     Audit,
     AuditedPromise,
     LatePromise,
@@ -54,7 +54,7 @@ from powercut.store.audit import (
     UntilNext,
     Worth,
 )
-from powercut.workload.port import Recognised
+from powercut_extras.audit.without_promise import Lacking
 
 RECORDS: Final = "records of the log"
 

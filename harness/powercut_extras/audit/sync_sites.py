@@ -10,11 +10,11 @@ from pathlib import Path
 from powercut.disk.root_image import PROGRAM, is_image
 from powercut.model.errors import PowercutError
 from powercut.rig import commands
-from powercut.rig.code_names import name_places
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.settings import Parameters
-from powercut.store.sync_site import CalledFrom, SyncSite
 from powercut.workload.program.sync_trace import CallSite, Frame, SyncTrace
+from powercut_extras.audit.code_names import name_places
+from powercut_extras.audit.sync_site import CalledFrom, SyncSite
 
 _FileOf = Callable[[str], str]
 """Where this host has a file of the root that a program ran on; empty if nowhere."""

@@ -14,7 +14,13 @@ from rich.text import Text
 from powercut.paths import command
 from powercut.report import words
 from powercut.report.terminal.table import STYLES
-from powercut.store.sync_mutants import NEITHER, Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut_extras.audit.stored_syncs import (
+    NEITHER,
+    Noticed,
+    SyncMutant,
+    SyncMutants,
+    WithoutSync,
+)
 
 _STYLE: Final = {Noticed.YES: "green", Noticed.NO: "yellow", Noticed.UNKNOWN: "dim"}
 _CALLERS_SHOWN: Final = 3

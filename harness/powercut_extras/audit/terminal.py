@@ -14,8 +14,15 @@ from rich.table import Table
 
 from powercut.model.units import milliseconds
 from powercut.report import words
-from powercut.store.audit import Asker, Audit, AuditedPromise, MissingWrites, PromiseKind, Worth
-from powercut.store.sync_site import SyncSite
+from powercut_extras.audit.stored import (
+    Asker,
+    Audit,
+    AuditedPromise,
+    MissingWrites,
+    PromiseKind,
+    Worth,
+)
+from powercut_extras.audit.sync_site import SyncSite
 
 _SHOWN: Final = 3
 _ASKERS_SHOWN: Final = 10

@@ -37,7 +37,6 @@ from powercut.model.events import RunStarted
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
 from powercut.recording.bound import read_lines
-from powercut.rig.sync_sites import named_sites
 from powercut.scenario.choices import Writeback
 from powercut.scenario.load import Scenario
 from powercut.scenario.program_text import RecordOptions, program_scenario
@@ -45,10 +44,11 @@ from powercut.scenario.settings import ProgramSettings
 from powercut.scenario.settings_program import ON_HOST
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
-from powercut.store.sync_mutants import Noticed, SyncMutant, SyncMutants, WithoutSync
-from powercut.store.sync_order import SyncOrder, read_order, write_order
-from powercut.store.sync_site import SyncSite
 from powercut.workload.program.sync_trace import TRACER, SyncTrace, read_trace
+from powercut_extras.audit.stored_syncs import Noticed, SyncMutant, SyncMutants, WithoutSync
+from powercut_extras.audit.sync_order import SyncOrder, read_order, write_order
+from powercut_extras.audit.sync_site import SyncSite
+from powercut_extras.audit.sync_sites import named_sites
 
 _SAID_MAX: Final = 200
 

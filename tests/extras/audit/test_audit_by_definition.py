@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from small_worlds import DISK_UNITS, RUN_ID, UNIT, chunk_bytes, without, worlds
 
-from powercut.crash.audit import carried, dependence, promises, until_next
 from powercut.crash.claims import claims_of
 from powercut.crash.evidence import gather
 from powercut.crash.sets import durability_sets
 from powercut.crash.states import StateSpace
-from powercut.crash.without import StatesWithout, with_hanging
 from powercut.model.contract import Honour
+from powercut_extras.audit.promise_worth import carried, dependence, promises, until_next
+from powercut_extras.audit.without_promise import StatesWithout, with_hanging
 
 
 def kept_promises(world):

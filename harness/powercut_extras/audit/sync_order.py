@@ -15,7 +15,7 @@ from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.layout import ResultDir
 from powercut.store.record import Record, find_model
-from powercut.store.sync_mutants import WithoutSync
+from powercut_extras.audit.stored_syncs import WithoutSync
 
 SYNC_ORDER: Final = "audit-syncs.json"
 

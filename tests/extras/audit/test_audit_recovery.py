@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from handmade import Handmade
 
-from powercut.crash.audit import dependence, promises
 from powercut.crash.states import StateSpace
-from powercut.crash.without import StatesWithout
-from powercut.explore import audit_recovery
-from powercut.explore.audit_recovery import IN_DEPTH, StateAudit
 from powercut.explore.request import Budget
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut_extras.audit import recovery
+from powercut_extras.audit.promise_worth import dependence, promises
+from powercut_extras.audit.recovery import IN_DEPTH, StateAudit
+from powercut_extras.audit.without_promise import StatesWithout
 
 BLOCK = 4096
 OPERATIONS = 6
@@ -141,9 +141,9 @@ def audited(monkeypatch):
     """Looks at all states of all promises of a store whose checksums are as said."""
 
     def look(*, over_data=False, broken=False, lossy=False, states=None):
-        monkeypatch.setattr(audit_recovery, "StateJudge", Judge)
+        monkeypatch.setattr(recovery, "StateJudge", Judge)
         for name in ("require_recorded_program", "require_consent"):
-            monkeypatch.setattr(audit_recovery, name, lambda *_: None)
+            monkeypatch.setattr(recovery, name, lambda *_: None)
         monkeypatch.setattr(Judge, "over_data", over_data)
         monkeypatch.setattr(Judge, "broken", broken)
         monkeypatch.setattr(Judge, "lossy", lossy)

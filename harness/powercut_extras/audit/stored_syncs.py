@@ -10,8 +10,8 @@ import enum
 from typing import Final, Literal
 
 from powercut.store.record import Record
-from powercut.store.sync_site import SyncSite
 from powercut.store.verdict_name import VerdictName
+from powercut_extras.audit.sync_site import SyncSite
 
 SYNC_MUTANTS_FORMAT: Final = "powercut-sync-mutants/1"
 

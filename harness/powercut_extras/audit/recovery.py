@@ -23,9 +23,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from powercut.crash.audit import Dependence
 from powercut.crash.states import CrashState, StateSpace
-from powercut.crash.without import Lacking, StatesWithout, with_hanging
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
@@ -34,6 +32,8 @@ from powercut.recording.consent import require_consent
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.rig import require_recorded_program
+from powercut_extras.audit.promise_worth import Dependence
+from powercut_extras.audit.without_promise import Lacking, StatesWithout, with_hanging
 
 IN_DEPTH: Final = 3
 """Promises of a group of which all states come first."""

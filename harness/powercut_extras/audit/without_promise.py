@@ -36,12 +36,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.crash.audit import Dependence, delayed
 from powercut.crash.evidence import last_event_ns
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.legality import why_illegal
 from powercut.crash.policies import tears
 from powercut.crash.states import CrashState, StateSpace
+from powercut_extras.audit.promise_worth import Dependence, delayed
 
 I64 = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.rig import code_names
-from powercut.rig.code_names import name_places
+from powercut_extras.audit import code_names
+from powercut_extras.audit.code_names import name_places
 
 LIBRARY = """
 __attribute__((noinline)) int shown(int n) { return n + 1; }

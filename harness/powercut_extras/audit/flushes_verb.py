@@ -44,13 +44,13 @@ def flushes(
     Which carry acknowledged records, which lead to them, which are idle; and which records were
     acknowledged without any.  It is kept in audit.json, of which the recording's page draws it.
     """
-    from powercut.explore.audit import audit as run
     from powercut.explore.request import Budget
     from powercut.recording.trial_recording import open_trial
-    from powercut.report.terminal.audit import print_audit
-    from powercut.report.terminal.audit_table import print_audit_table
     from powercut.rig.engine_choice import choose_engine
-    from powercut.store.audit import write_audit
+    from powercut_extras.audit.flushes import audit as run
+    from powercut_extras.audit.stored import write_audit
+    from powercut_extras.audit.table import print_audit_table
+    from powercut_extras.audit.terminal import print_audit
 
     require_works_on("audit flushes", recording)
     limit = Budget(states=0) if budget.strip() == "0" else Budget.parse(budget)

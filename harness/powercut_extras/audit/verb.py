@@ -8,13 +8,12 @@ import click
 from powercut.cli.lazy_group import LazyGroup
 
 AUDITS = {
-    "acks": "powercut.cli.audit_acks:acks",
-    "cost": "powercut.cli.audit_cost:cost",
-    "flushes": "powercut.cli.audit_flushes:flushes",
-    "syncs": "powercut.cli.audit_syncs:syncs",
+    "acks": "powercut_extras.audit.acks_verb:acks",
+    "flushes": "powercut_extras.audit.flushes_verb:flushes",
+    "syncs": "powercut_extras.audit.syncs_verb:syncs",
 }
 
 
-@click.group(cls=LazyGroup, table=AUDITS)
+@click.group(cls=LazyGroup, table=AUDITS, extras="powercut.commands.audit")
 def audit() -> None:
     """Says of acks, flushes and syncs whether each is needed, comes in time, and what it costs."""

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from powercut.model.verdict import LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, find_model
-from powercut.store.sync_site import SyncSite
 from powercut.store.trial_dir import TrialDir
+from powercut_extras.audit.sync_site import SyncSite
 
 AUDIT_FORMAT: Final = "powercut-audit/1"
 _NAME: Final = "audit.json"

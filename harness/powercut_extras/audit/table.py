@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 
 from powercut.report import words
-from powercut.store.audit import Asker, Audit, AuditedPromise, Worth
+from powercut_extras.audit.stored import Asker, Audit, AuditedPromise, Worth
 
 _NUMBERS = re.compile(r": \d[\d,. -]*$")
 _LONGEST = 90

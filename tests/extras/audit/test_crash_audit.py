@@ -5,12 +5,12 @@ import numpy as np
 from handmade import Handmade, history
 from small_worlds import without
 
-from powercut.crash.audit import UntilNext, carried, dependence, promises, until_next
 from powercut.crash.evidence import gather
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.verdict import LsnRange
 from powercut.wal import record as wal
 from powercut.wal.layout import LayoutKind, WalLayout
+from powercut_extras.audit.promise_worth import UntilNext, carried, dependence, promises, until_next
 
 RUN_ID = bytes(range(16))
 RAW = WalLayout(LayoutKind.RAW, record=512, capacity=4096)
