@@ -61,8 +61,8 @@ def kernel(data: bytes) -> object:
 
 def program(data: bytes) -> object:
     """A program's symbols, and its loader."""
-    from powercut.machine.guest.interpreter import with_interpreter
     from powercut_extras.audit.code_names import name_places
+    from powercut_extras.suites.interpreter import with_interpreter
 
     with folder() as place, mock.patch.dict(os.environ, {"PATH": ""}):  # without addr2line
         (place / "program").write_bytes(data)

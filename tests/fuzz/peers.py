@@ -75,7 +75,7 @@ def guest_lines(data: bytes) -> object:
 
 def connections(data: bytes) -> object:
     """Those who connect to `listen`: one says what stands before each NUL."""
-    from powercut.channel.first_to_speak import FirstToSpeak
+    from powercut_extras.elsewhere.first_to_speak import FirstToSpeak
 
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -278,7 +278,7 @@ def record(data: bytes) -> object:
 def listened(data: bytes) -> object:
     """What `listen` has kept: listen.json and, behind a NUL, lines."""
     from powercut.channel.lines import header
-    from powercut.recording.listened import Listened
+    from powercut_extras.elsewhere.listened import Listened
 
     about, _, lines = data.partition(b"\0")
     with _folder() as folder:

@@ -19,10 +19,10 @@ from pathlib import Path
 from switches import Switch
 
 from powercut.closing import Closing
-from powercut.machine.foreign.backend import ForeignBackend
-from powercut.machine.foreign.machine import BOOT_ID
-from powercut.machine.remote import Done, NotLetIn, Unreachable
 from powercut.model.errors import DeadlineExceeded
+from powercut_extras.elsewhere.backend import ForeignBackend
+from powercut_extras.elsewhere.machine import BOOT_ID
+from powercut_extras.elsewhere.remote import Done, NotLetIn, Unreachable
 
 
 class FakeHost(Closing):

@@ -36,10 +36,10 @@ from powercut.machine.guest.initramfs import (
     regular,
 )
 from powercut.machine.guest.kernel_package import ensure_kernel
-from powercut.machine.guest.suite_packages import suite_packages
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CACHE
+from powercut_extras.suites.packages import suite_packages
 
 _NETWORK = ("failover", "net_failover", "virtio_net")
 _FOLDERS = ("bin", "data", "debian", "dev", "etc", "lib", "lib64", "modules", "proc", "root")

@@ -19,8 +19,8 @@ import ssh_hosts
 from ssh_hosts import Home, free_port, host_key
 
 from powercut.closing import Closing
-from powercut.machine.guest.suites import suite_qemu
 from powercut.paths import BUILD, ROOT
+from powercut_extras.suites.unpacked import suite_qemu
 
 FOLDER = BUILD / "kvm-host"
 QEMU_FROM = "sid"
@@ -51,7 +51,7 @@ cd {ROOT}
 .venv/bin/python - <<END
 import time
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.guest.suites import suite_qemu
+from powercut_extras.suites.unpacked import suite_qemu
 for flavour in ("cloud", "full"):
     ensure_guest_image(flavour)
 suite_qemu("trixie", deadline=time.monotonic() + 900)

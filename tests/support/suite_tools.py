@@ -6,9 +6,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from powercut.machine.guest.suite_packages import suite_packages
-from powercut.machine.guest.suites import library_folders, loader_of
 from powercut.paths import CACHE
+from powercut_extras.suites.packages import suite_packages
+from powercut_extras.suites.unpacked import library_folders, loader_of
 
 _TOOLS = ("qemu-img", "qemu-io", "qemu-storage-daemon")
 

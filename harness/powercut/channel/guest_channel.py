@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The channel over a stream socket: a unix socket that QEMU connects to, or TCP.
+"""The channel over a unix socket, which QEMU connects to.
 
 What arrives is taken by a thread of its own (powercut.channel.receiver).  Here commands are sent,
 and those who wait are told when what they wait for has come, or can no longer come.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from powercut.channel.history_file import HistoryWriter
-from powercut.channel.listener import listen_tcp, listen_unix
+from powercut.channel.listener import listen_unix
 from powercut.channel.pinger import Pinger
 from powercut.channel.port import CommandResult, EndedEarly, GuestFailed
 from powercut.channel.receiver import Receiver
@@ -42,19 +42,18 @@ class GuestChannel(Closing):
     """`channel.port.Channel` over the first connection to `listener` on which a guest speaks.
 
     The guest's side connects; so the listener must be there before the machine is
-    started.  Use `on_unix` or `on_tcp`.
+    started.  Use `on_unix`.
     """
 
     def __init__(
         self,
         listener: socket.socket,
+        path: Path,
         *,
-        path: Path | None = None,
         history_file: Path | None = None,
         digest: bytes = NOT_BOUND,
     ) -> None:
-        self._path = path
-        self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
+        self.address = path
         self._last_id = 0
         self._forgotten = 0
         self._started: int | None = None
@@ -76,22 +75,10 @@ class GuestChannel(Closing):
         """
         listener = listen_unix(path)
         try:
-            return cls(listener, path=path, history_file=history_file, digest=digest)
+            return cls(listener, path, history_file=history_file, digest=digest)
         except BaseException:
             listener.close()
             path.unlink(missing_ok=True)
-            raise
-
-    @classmethod
-    def on_tcp(
-        cls, host: str = "127.0.0.1", port: int = 0, *, history_file: Path | None = None
-    ) -> Self:
-        """Listens on TCP; port 0 takes a free one (see `address`)."""
-        listener = listen_tcp(host, port)
-        try:
-            return cls(listener, history_file=history_file)
-        except BaseException:
-            listener.close()
             raise
 
     # What the port promises
@@ -245,8 +232,7 @@ class GuestChannel(Closing):
             self._pinger.stop()
         self._receiver.wait_end(_CLOSE_TIMEOUT_S)
         self._receiver.close()
-        if self._path:
-            self._path.unlink(missing_ok=True)
+        self.address.unlink(missing_ok=True)
 
     # What waiters share
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -16,11 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.guest_source import GuestSource
-from powercut.channel.line_sources import CatchesUp, LineSource, ListeningSource, StreamSource
+from powercut.channel.line_sources import CatchesUp, LineSource, StreamSource
 from powercut.channel.lines import GUEST_PORT, LineCounter, header, pack
-from powercut.channel.listener import connect_unix, listen_tcp, listen_unix
+from powercut.channel.listener import connect_unix
 from powercut.channel.port import EndedEarly, GuestFailed
 from powercut.closing import Closing
 from powercut.model.binding import Binding
@@ -48,8 +46,6 @@ class LineChannel(Closing):
 
         It is not asked again once it has said so.
         """
-        self.address: Path | tuple[str, int] | None = None
-        """Where it listens, if it does."""
         self._source = source
         self._counter = LineCounter()
         self._changed = threading.Condition()
@@ -77,42 +73,6 @@ class LineChannel(Closing):
     def on_guest(cls, path: Path, file: Path, binding: Binding) -> Self:
         """The same, of one whose agent stamps its program's lines."""
         return cls(GuestSource(connect_unix(path, GUEST_PORT)), file, binding)
-
-    @classmethod
-    def on_unix(cls, path: Path, file: Path, binding: Binding, *, token: str = "") -> Self:
-        """Listens on a new unix socket; its path goes when the channel is closed.
-
-        With a `token` only a connection counts whose first line is that token.
-        """
-        listener = listen_unix(path)
-        source = ListeningSource(listener, FirstToSpeak(listener, token), path=path)
-        return cls._listening(source, file, binding)
-
-    @classmethod
-    def on_tcp(
-        cls,
-        host: str,
-        port: int,
-        file: Path,
-        binding: Binding,
-        *,
-        token: str = "",
-        tls: ssl.SSLContext | None = None,
-        on_refused: Callable[[str], None] = lambda _: None,
-    ) -> Self:
-        """Listens on TCP; port 0 takes a free one (see `address`).
-
-        `on_refused` hears, from another thread, why a connection was hung up.
-        """
-        listener = listen_tcp(host, port)
-        first = FirstToSpeak(listener, token, tls=tls, on_refused=on_refused)
-        return cls._listening(ListeningSource(listener, first), file, binding)
-
-    @classmethod
-    def _listening(cls, source: ListeningSource, file: Path, binding: Binding) -> Self:
-        made = cls(source, file, binding)
-        made.address = source.address
-        return made
 
     # What the port promises
 

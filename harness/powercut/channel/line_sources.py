@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where lines come from: packets with instants of their own, a stream, or a listener.
+"""Where lines come from: packets with instants of their own, or a stream.
 
 User-Mode Linux sends packets that have the host's clock of the moment in which they were written
 (guests/uml/stamp.c).  Lines of every other source have the instant of their receipt.
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import socket
 import time
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
-from powercut.channel.first_to_speak import FirstToSpeak
 from powercut.channel.lines import END_OF_LINES
 from powercut.channel.listener import shut_down
 from powercut.channel.packet_socket import PacketSocket
@@ -73,7 +71,7 @@ class PacketSource(PacketSocket):
 
 
 class StreamSource:
-    """Lines on a connected stream socket: of a guest's port, or of a listener's."""
+    """Lines on a connected stream socket."""
 
     connected = True
 
@@ -125,50 +123,3 @@ class StreamSource:
         kept = [line for line in lines if line != b"\0"]
         self.said_end = self.said_end or len(kept) < len(lines)
         return b"\n".join(kept)
-
-
-class ListeningSource:
-    """Lines from the first that connects to `listener` and speaks, or says the token."""
-
-    def __init__(
-        self, listener: socket.socket, first: FirstToSpeak, *, path: Path | None = None
-    ) -> None:
-        self.address: Path | tuple[str, int] = path or listener.getsockname()[:2]
-        self._path = path
-        self._first = first
-        self._stream: StreamSource | None = None
-
-    @property
-    def connected(self) -> bool:
-        """Whether one has spoken."""
-        return self._stream is not None
-
-    @property
-    def said_end(self) -> bool:
-        """Whether that one has said that its program's lines are over."""
-        return self._stream is not None and self._stream.said_end
-
-    def next(self) -> Packet | None:
-        """The next whole lines of the one that spoke first."""
-        if self._stream is None:
-            connection = self._first.wait()
-            if connection is None:
-                return None
-            self._stream = StreamSource(connection)
-        return self._stream.next()
-
-    def refuse_others(self) -> None:
-        """No further connections are accepted.  One that was is read to its end."""
-        self._first.refuse_others()
-
-    def hang_up(self) -> None:
-        """Nothing more comes in."""
-        self._first.hang_up()
-
-    def close(self) -> None:
-        """Closes everything; the path of a unix socket goes."""
-        self._first.close()
-        if self._stream is not None:
-            self._stream.close()
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)

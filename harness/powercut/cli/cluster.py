@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from powercut.extras import CLUSTERS, loaded, registered
 from powercut.model.errors import UsageError
+from powercut.model.extras import loaded, registered
 
 if TYPE_CHECKING:
     from powercut.campaign.run import Run
@@ -39,7 +39,7 @@ class Cluster(Protocol):
 
 def open_cluster(named: str) -> AbstractContextManager[Cluster]:
     """The cluster that `--cluster` names.  Raises UsageError, HostError."""
-    for place in registered(CLUSTERS).values():
+    for place in registered("powercut.clusters").values():
         opened: AbstractContextManager[Cluster] = loaded(place)(named)
         return opened
     raise UsageError("--cluster: no extra that opens one is installed", hint="leave it out")

@@ -13,7 +13,6 @@ import click
 from powercut import __version__
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.summary import SECTIONS
-from powercut.extras import COMMANDS as EXTRAS
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import INSTALLED
 
@@ -28,7 +27,6 @@ COMMANDS = {
     "import": "powercut.cli.import_:import_",
     "init": "powercut.cli.init:init",
     "list": "powercut.cli.list:list_",
-    "listen": "powercut.cli.listen:listen",
     "minimize": "powercut.cli.minimize:minimize",
     "record": "powercut.cli.record:record",
     "run": "powercut.cli.run:run",
@@ -113,7 +111,7 @@ def _shown(name: str) -> bool:
 @click.group(
     cls=CommandTable,
     table=COMMANDS,
-    extras=EXTRAS,
+    extras="powercut.commands",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__)

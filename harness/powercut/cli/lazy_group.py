@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from powercut.extras import loaded, registered
+from powercut.model.extras import loaded, registered
 
 _NEAR = 3
 _ALIKE = 0.5

@@ -8,7 +8,6 @@ something ask `requirement` and quote its answer when they skip.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,21 +18,19 @@ from pathlib import Path
 from typing import Final
 
 from powercut.disk.root_cache import cached_roots, packages_size
-from powercut.extras import broken
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
-from powercut.machine.guest.suites import CachedSuite, cached_suites
 from powercut.machine.patience import patience
 from powercut.machine.processor_quota import processor_quota
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
-from powercut.model.errors import PowercutError
+from powercut.model.errors import HostError, PowercutError
+from powercut.model.extras import broken, loaded, registered
 from powercut.model.machine import Accelerator
 from powercut.model.units import count
 from powercut.paths import (
     BUILD,
     CACHE,
     CAPTURE_PLUGIN,
-    INSTALLED,
     REBUILD,
     RESULTS,
     command,
@@ -50,11 +47,7 @@ _GIB: Final = 1 << 30
 _SPACE_NEEDED: Final = 2 * _GIB  # guest image, cache, and the recordings of a few runs
 _MEMORY_NEEDED: Final = _GIB // 2  # one guest, its disk, and what judges them
 _ROOT_TOOLS: Final = ":/usr/sbin:/sbin"
-
-
-_LIBVIRT_PYTHON: Final = "apt-get install libvirt-dev; " + (
-    "pipx inject powercut libvirt-python" if INSTALLED else ".venv/bin/pip install -e '.[libvirt]'"
-)
+_EXTRAS: Final = "powercut.doctor"
 
 
 @dataclass(frozen=True)
@@ -186,17 +179,6 @@ def _guest_image(*, fresh: bool) -> Probe:
     return Probe("guest image", True, found, needed=True)
 
 
-def _suites(*, fresh: bool) -> Probe:
-    del fresh
-    found = [
-        f"{item.suite} ({', '.join(_versions_in(item))}; {item.size / _MIB:.0f} MiB)"
-        for item in cached_suites()
-    ]
-    text = ", ".join(found) or "none is in the cache"
-    text += f"; in {CACHE / 'suites'}, fetched when a scenario names one"
-    return Probe("suites", True, text)
-
-
 def _roots(*, fresh: bool) -> Probe:
     del fresh
     folder = CACHE / "roots"
@@ -204,12 +186,6 @@ def _roots(*, fresh: bool) -> Probe:
     text = f"{len(kept)} root file systems, {sum(one.size for one in kept) / _MIB:.0f} MiB, "
     text += f"packages {packages_size(folder) / _MIB:.0f} MiB; `powercut doctor cache` drops them"
     return Probe("roots", True, text if folder.is_dir() else "none is in the cache")
-
-
-def _versions_in(item: CachedSuite) -> list[str]:
-    qemu = [f"QEMU {item.qemu}"] if item.qemu else []
-    uml = [f"User-Mode Linux {release}" for release in item.uml]
-    return [*qemu, *(f"Linux {release}" for release in item.kernels), *uml]
 
 
 def _uml(*, fresh: bool) -> Probe:
@@ -224,23 +200,6 @@ def _uml(*, fresh: bool) -> Probe:
     return Probe(
         "uml", False, f"{version}: does not work", f"{proof.detail}; {slower}", proof.remedy
     )
-
-
-def _libvirt(*, fresh: bool) -> Probe:
-    del fresh
-    lacks, remedies = [], []
-    if importlib.util.find_spec("libvirt") is None:
-        lacks.append("no Python module libvirt")
-        remedies.append(_LIBVIRT_PYTHON)
-    path = os.environ.get("PATH", "") + _ROOT_TOOLS
-    daemon = shutil.which("libvirtd", path=path) or shutil.which("virtqemud", path=path)
-    if daemon is None:
-        lacks.append("no libvirtd")
-        remedies.append("apt-get install libvirt-daemon-system")
-    if lacks:
-        limit = f"{', '.join(lacks)}: only QEMU itself can be tested"
-        return Probe("libvirt", False, daemon or "nothing usable", limit, "; ".join(remedies))
-    return Probe("libvirt", True, _tool("", "", str(daemon), "--version", needed=False).found)
 
 
 def _fuse(*, fresh: bool) -> Probe:
@@ -355,10 +314,8 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "nbdkit": _nbdkit,
     "capture disk": _capture_disk,
     "guest image": _guest_image,
-    "suites": _suites,
     "roots": _roots,
     "uml": _uml,
-    "libvirt": _libvirt,
     "fuse": _fuse,
     "captured folder": _captured_folder,
     "loop": _loop,
@@ -372,11 +329,11 @@ _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
 }
 
 NAMES: Final = tuple(_PROBES)
-"""What `requirement` knows."""
+"""The probes of the core."""
 
 
 def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Probe]:
-    """Every probe, in the order of `NAMES`, and one for each extra that is broken.
+    """Every probe, in the order of `NAMES`, those of extras, and one for each broken extra.
 
     Accelerators are proved by booting a guest, once per boot of this host; `fresh` proves them
     again.  Takes well under a second when they are known, else up to 20 s.  `patience_s` is what
@@ -388,12 +345,20 @@ def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Pro
                 accelerator_proof(accelerator, timeout_s=patience_s)
         uml_proof(timeout_s=patience_s)
     probes = [probe(fresh=fresh) for probe in _PROBES.values()]
+    for name in registered(_EXTRAS):
+        with suppress(HostError):  # said in a line of its own
+            probes.append(_of_extra(name, fresh=fresh))
     return [*probes, *(Probe("extra", False, "broken", *said) for said in broken())]
 
 
 def requirement(name: str) -> Probe:
-    """One probe by name, for tests that need it.  Raises KeyError for a name not in `NAMES`."""
-    return _PROBES[name](fresh=False)
+    """One probe by name, for tests that need it.  Raises KeyError for one that is not there."""
+    return _PROBES[name](fresh=False) if name in _PROBES else _of_extra(name, fresh=False)
+
+
+def _of_extra(name: str, *, fresh: bool) -> Probe:
+    found: Probe = loaded(registered(_EXTRAS)[name])(fresh=fresh)
+    return found
 
 
 def can_run(probes: Iterable[Probe]) -> bool:

@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.fuse import alone_argv
-from powercut.machine.guest.suite_daemon import PROGRAM, suite_daemon
 from powercut.machine.package import output_of, package_of, sha256_of_file
 from powercut.machine.port import Part
 from powercut.machine.process import guarded, kill_for_good, spawn, wait_served
+from powercut.machine.suites import suites
 from powercut.model.errors import HostError
 from powercut.model.machine import Export, HostCache
 from powercut.model.versions import HOST, is_path
 from powercut.sandbox.users import HostView
 
+PROGRAM: Final = "qemu-storage-daemon"
 _INSTALL: Final = "apt-get install qemu-system-common"
 _REAP_S: Final = 10
 
@@ -67,7 +68,7 @@ def daemon_of(qemu: str, *, deadline: float) -> Daemon:
             raise HostError(f"{PROGRAM} is not installed", hint=_INSTALL)
         return Daemon(Path(found), Path(found))
     if not is_path(qemu):
-        return Daemon(*suite_daemon(qemu, deadline=deadline))
+        return Daemon(*suites().daemon(qemu, deadline=deadline))
     beside = Path(qemu).resolve().with_name(PROGRAM)
     if not (beside.is_file() and os.access(beside, os.X_OK)):
         raise HostError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from powercut.machine.port import MachineBackend
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import row_of
 
 
 class _BackendClass(Protocol):
@@ -21,5 +21,5 @@ def machine_backend(name: str, cache: Path) -> MachineBackend:
 
     Raises KeyError for a name that is not in the table.
     """
-    module, _, attribute = MACHINES[name].place.partition(":")
+    module, _, attribute = row_of(name).place.partition(":")
     return cast(_BackendClass, vars(importlib.import_module(module))[attribute])(cache)

@@ -12,7 +12,7 @@ from powercut.model.units import count, milliseconds
 from powercut.model.verdict import EvidenceLevel, FindingKind, Origin, Verdict, merged_ranges
 from powercut.report.disk_words import blamed
 from powercut.report.words import Unit, ranges, unit_of, with_article
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import row_of
 from powercut.scenario.settings import ControlKind
 from powercut.store.reasons import LIVE_ONLY, in_groups, live_words
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
@@ -48,7 +48,7 @@ def _own_cache(cell: CellResult) -> str:
     """How far a cut without a loss reaches, where the disk is the machine's own."""
     if any(one.kind is ControlKind.NO_FLUSH and one.behaved for one in cell.controls):
         return "Its cuts take the disk's own cache: without flushes the control lost it."
-    if not MACHINES[cell.parameters.machine.backend].own_system:
+    if not row_of(cell.parameters.machine.backend).own_system:
         return ""
     if cell.parameters.cut.kind is not CutKind.POWER_LOSS:
         return "Such a cut leaves the disk its own cache."

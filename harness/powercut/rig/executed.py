@@ -14,7 +14,7 @@ from powercut.rig import commands
 from powercut.rig.unpacked import root_name
 from powercut.sandbox.confined import sandboxes
 from powercut.sandbox.kernel import kernel_bubblewrap
-from powercut.scenario.machines import LOOP, MACHINES
+from powercut.scenario.machines import LOOP, row_of
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.component import Component, Executed
@@ -111,7 +111,7 @@ def _of_program(
     elif place.machine == LOOP:
         runs = "namespaces of its own, as nobody"
         checks = in_uml
-    elif MACHINES[place.machine].of_programs:
+    elif row_of(place.machine).of_programs:
         runs = checks = in_uml
     else:
         runs = checks = _IN_MACHINE

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.guest.apt import has_debian_key
-from powercut.machine.guest.suites import suite_uml
+from powercut.machine.suites import suites
 from powercut.model.errors import HostError, UsageError
 from powercut.model.versions import HOST, STAND_IN
 from powercut.recover.uml.kernel import UmlKernel, host_kernel, is_debian
@@ -45,12 +44,12 @@ def recovery_kernel(name: str) -> UmlKernel:
 
 def _of_this_host() -> UmlKernel:
     kernel = host_kernel()
-    if not kernel.program.exists() and not is_debian() and has_debian_key():
+    if not kernel.program.exists() and not is_debian():
         with suppress(HostError):  # what it is there for finds that there is none, and says so
             return _of_suite(STAND_IN)
     return kernel
 
 
 def _of_suite(suite: str) -> UmlKernel:
-    kernel = suite_uml(suite, deadline=time.monotonic() + _FETCH_S)
+    kernel = suites().uml(suite, deadline=time.monotonic() + _FETCH_S)
     return UmlKernel(suite, kernel.program, kernel.modules, kernel.libraries)

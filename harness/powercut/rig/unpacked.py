@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from powercut.disk.root_image import Ingredients, RootImage, ensure_root_folder
-from powercut.machine.guest.suite_packages import suite_packages
+from powercut.machine.suites import suites
 from powercut.paths import CACHE
 from powercut.workload.port import SuitePackages
 
@@ -24,7 +24,7 @@ def source_of(root: Path | SuitePackages, cache: Path = CACHE) -> Ingredients:
     Raises UsageError for a suite that is not known, HostError with a remedy.
     """
     if isinstance(root, SuitePackages):
-        return suite_packages(root.suite, root.packages, cache)
+        return suites().packages(root.suite, root.packages, cache)
     return root
 
 

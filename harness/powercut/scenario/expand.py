@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import backends, row_of
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
 from powercut.scenario.settings_program import ON_MACHINE
 from powercut.scenario.workloads import USUAL
@@ -94,8 +94,7 @@ def _imply(merged: dict[str, Any]) -> None:
 def _has_own_system(merged: Mapping[str, Any]) -> bool:
     machine = merged.get("machine")
     backend = machine.get("backend") if isinstance(machine, dict) else None
-    row = MACHINES.get(backend) if isinstance(backend, str) else None
-    return row is not None and row.own_system
+    return backend in backends() and bool(row_of(backend).own_system)
 
 
 @dataclass(frozen=True)

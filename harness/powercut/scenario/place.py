@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 
 from powercut.model.verdict import EvidenceLevel
-from powercut.scenario.machines import LOOP, MACHINES, UML, MachineRow
+from powercut.scenario.machines import LOOP, UML, MachineRow, row_of
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE
 
@@ -41,7 +41,7 @@ class Place:
     @property
     def row(self) -> MachineRow:
         """What is known of such machines."""
-        return MACHINES[self.machine]
+        return row_of(self.machine)
 
     @property
     def evidence_level(self) -> EvidenceLevel:
@@ -59,7 +59,7 @@ def place_of(parameters: Parameters) -> Place:
     backend, program = parameters.machine.backend, parameters.workload
     if not isinstance(program, ProgramSettings):
         return Place(backend, Files.GUEST)
-    if MACHINES[backend].own_system or program.root == ON_MACHINE:
+    if row_of(backend).own_system or program.root == ON_MACHINE:
         return Place(backend, Files.MACHINE)
     if program.root == ON_HOST:
         return Place(LOOP if program.where == LOOP else UML, Files.HOST)

@@ -11,7 +11,7 @@ from typing import Final
 
 from powercut.model.contract import CutKind
 from powercut.scenario.choices import FilesystemType
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import row_of
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import ON_MACHINE
 
@@ -24,7 +24,7 @@ _USUAL: Final = MachineSettings()
 def refusals_of_place(p: Parameters) -> Iterator[Reason]:
     """Where the machine is and how its power goes: of one that is there, and of no other."""
     backend = p.machine.backend
-    if not MACHINES[p.machine.backend].own_system:
+    if not row_of(p.machine.backend).own_system:
         for key in _OF_PLACE:
             if getattr(p.machine, key) is not None:
                 yield f"machine.{key}", f"it is for `backend: foreign`, and this one is {backend}"
@@ -51,7 +51,7 @@ def refusals_of_place(p: Parameters) -> Iterator[Reason]:
 
 def refusals_on_machine(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:
     """Why the program cannot be run there."""
-    if not MACHINES[p.machine.backend].own_system:
+    if not row_of(p.machine.backend).own_system:
         yield "workload.root", f"{p.machine.backend} brings no system along: use `backend: foreign`"
         return
     if program.root != ON_MACHINE:

@@ -14,7 +14,7 @@ from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.machine import Aio, ImageFormat
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.choices import ControlKind, Expect
-from powercut.scenario.machines import MACHINES
+from powercut.scenario.machines import row_of
 from powercut.scenario.settings import DiskSettings, Parameters
 
 Reason = tuple[str, str]
@@ -25,7 +25,7 @@ _USUAL_DISK: Final = DiskSettings()
 def refusals_of_level(p: Parameters) -> Iterator[Reason]:
     """What the machine's evidence does not allow: (dotted key, reason) each."""
     backend = p.machine.backend
-    if MACHINES[backend].evidence_level is EvidenceLevel.RECORDED:
+    if row_of(backend).evidence_level is EvidenceLevel.RECORDED:
         if p.expect is Expect.SURVIVED:
             yield "expect", f"{backend} records its disk, which shows more: expect safe or lossy"
         if ControlKind.NO_FLUSH in (p.controls or ()):
@@ -47,7 +47,7 @@ def refusals_of_level(p: Parameters) -> Iterator[Reason]:
     if states.budget not in ("auto", "off") or states.after or states.depth:
         yield "explore", f"{backend} records no disk whose crash states could be recovered"
     for kind in p.controls or ():
-        if kind is ControlKind.NO_FLUSH and MACHINES[backend].own_system:
+        if kind is ControlKind.NO_FLUSH and row_of(backend).own_system:
             if p.cut.kind is not CutKind.POWER_LOSS:
                 yield (
                     "controls",

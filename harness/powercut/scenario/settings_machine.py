@@ -80,11 +80,11 @@ class MachineSettings(Settings):
     """The virtual machine."""
 
     backend: Annotated[
-        StrictStr, AfterValidator(_is_backend), WithJsonSchema({"enum": list(backends())})
+        StrictStr, AfterValidator(_is_backend), WithJsonSchema({"type": "string"})
     ] = USUAL
-    """What runs it: `qemu`, started by powercut; `libvirt`, whose domain is made for the trial
-    and gone after it; or `foreign`: a machine that is there, reached by ssh, whose power goes by
-    commands (docs/foreign-machines.md)."""
+    """What runs it: `qemu`, started by powercut; or what an extra has: `libvirt`, whose domain is
+    made for the trial and gone after it; `foreign`: a machine that is there, reached by ssh, whose
+    power goes by commands (docs/foreign-machines.md)."""
 
     host: Host | None = None
     """Of a foreign machine: where ssh finds it, `[USER@]NAME[:PORT]` or a name of

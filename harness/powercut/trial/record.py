@@ -18,6 +18,7 @@ from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
 from powercut.model.contract import CutKind
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.events import Phase
+from powercut.model.extras import loaded
 from powercut.model.verdict import EvidenceLevel
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.environment import withheld
@@ -28,7 +29,6 @@ from powercut.scenario.place import Files, place_of
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.disks import TrialDisk, UnseenDisk, captured, machine_of
-from powercut.trial.foreign import ForeignWork
 from powercut.trial.hotplug import plug_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 from powercut.trial.program import ProgramWork
@@ -101,13 +101,15 @@ class Work(Protocol):
 
 
 def _work_of(run: RecordingInProgress) -> Work:
-    match place_of(run.job.parameters).files:
+    place = place_of(run.job.parameters)
+    match place.files:
         case Files.HOST | Files.UNPACKED:
             return ProgramWork(run, KernelSystem(run))
         case Files.IMAGE:
             return ProgramWork(run, GuestSystem(run))
         case Files.MACHINE:
-            return ForeignWork(run)
+            made: Work = loaded(place.row.own_system)(run)
+            return made
         case Files.GUEST:
             return WireWork(run)
 

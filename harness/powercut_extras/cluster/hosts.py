@@ -7,18 +7,18 @@ powercut there, by the index that pip is configured for on the host.  Dask's wor
 
 from __future__ import annotations
 
+import importlib
 import shlex
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from powercut.machine.remote import Done, Remote, last_line
-from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.json_text import parse_json
+from powercut.paths import expanded
 
 FOLDER: Final = ".cache/powercut-cluster"
 _AT_ONCE: Final = 16
@@ -44,50 +44,42 @@ class HostReport:
     problems: tuple[str, ...] = ()
 
 
-RemoteOf = Callable[[str], Remote]
-
-
-def prepare(
-    hosts: Sequence[str], wheel: Path, python: str = "python3", remote_of: RemoteOf = FabricRemote
-) -> tuple[HostReport, ...]:
+def prepare(hosts: Sequence[str], wheel: Path, python: str = "python3") -> tuple[HostReport, ...]:
     """Installs powercut on hosts, several at a time; each as `[USER@]NAME[:PORT]`."""
+    script = _PREPARE.format(wheel=shlex.quote(wheel.name), python=shlex.quote(python))
 
-    def make(remote: Remote, name: str) -> HostReport:
-        script = _PREPARE.format(wheel=shlex.quote(wheel.name), python=shlex.quote(python))
-        done = remote.run(script, stdin=[wheel.read_bytes()], timeout_s=_INSTALL_S)
-        _require(done, "powercut could not be installed")
-        return _look(remote, name)
+    def make(name: str) -> HostReport:
+        status, _, printed = _run(name, script, wheel.read_bytes())
+        if status:
+            raise HostError(f"powercut could not be installed: {_last_line(printed)}")
+        return _look(name)
 
-    return _on_each(hosts, make, remote_of)
+    return _on_each(hosts, make)
 
 
-def check(hosts: Sequence[str], remote_of: RemoteOf = FabricRemote) -> tuple[HostReport, ...]:
+def check(hosts: Sequence[str]) -> tuple[HostReport, ...]:
     """Asks the doctor of each host what it misses there."""
-    return _on_each(hosts, _look, remote_of)
+    return _on_each(hosts, _look)
 
 
-def _look(remote: Remote, name: str) -> HostReport:
-    done = remote.run(_DOCTOR, timeout_s=_INSTALL_S)
+def _look(name: str) -> HostReport:
+    _, output, printed = _run(name, _DOCTOR)
     try:
-        probes = parse_json(done.output)["probes"]
+        probes = parse_json(output)["probes"]
         lacks = [probe for probe in probes if probe["needed"] and not probe["ok"]]
         told = (f"{one['name']}: {one['limit']} ({one['remedy']})" for one in lacks)
         return HostReport(name, tuple(told))
     except (ValueError, KeyError, TypeError):
-        said = last_line(done.printed)
         raise HostError(
-            f"powercut doctor does not run there: {said}", hint="powercut doctor hosts prepare"
+            f"powercut doctor does not run there: {_last_line(printed)}",
+            hint="powercut doctor hosts prepare",
         ) from None
 
 
-def _on_each(
-    hosts: Sequence[str], do: Callable[[Remote, str], HostReport], remote_of: RemoteOf
-) -> tuple[HostReport, ...]:
+def _on_each(hosts: Sequence[str], do: Callable[[str], HostReport]) -> tuple[HostReport, ...]:
     def one(name: str) -> HostReport:
         try:
-            with closing(remote_of(name)) as remote:
-                remote.connect(timeout_s=_CONNECT_S)
-                return do(remote, name)
+            return do(name)
         except PowercutError as error:
             return HostReport(name, tuple(filter(None, (str(error), error.hint))))
 
@@ -95,6 +87,38 @@ def _on_each(
         return tuple(pool.map(one, hosts))
 
 
-def _require(done: Done, why: str) -> None:
-    if done.status:
-        raise HostError(f"{why}: {last_line(done.printed)}")
+def _run(name: str, script: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+    """Exit status, standard output and standard error of a script of sh's there."""
+    try:
+        fabric, paramiko = map(importlib.import_module, ("fabric", "paramiko"))
+    except ImportError as error:
+        raise HostError(f"ssh cannot be used: {error}", hint="pip install fabric") from None
+    connection = fabric.Connection(name, connect_timeout=_CONNECT_S)
+    try:
+        with connection:
+            _know_hosts(connection.client, paramiko.RejectPolicy())
+            connection.open()
+            sent, said, told = connection.client.exec_command(
+                f"sh -c {shlex.quote(script)}", timeout=_INSTALL_S
+            )
+            sent.write(stdin)
+            sent.channel.shutdown_write()
+            output, printed = said.read(), told.read()
+            return said.channel.recv_exit_status(), output, printed.decode(errors="replace")
+    except (OSError, EOFError, paramiko.SSHException) as error:
+        words = str(error).removeprefix("[Errno None] ") or type(error).__name__
+        hint = f"`ssh {name} true` has to work by itself"
+        raise HostError(f"ssh {name}: {words}", hint=hint) from None
+
+
+def _know_hosts(client: Any, policy: Any) -> None:
+    """Only hosts that are known are accepted; Fabric accepts any."""
+    client.set_missing_host_key_policy(policy)
+    for path in ("/etc/ssh/ssh_known_hosts", "~/.ssh/known_hosts"):
+        with suppress(FileNotFoundError):
+            client.load_system_host_keys(str(expanded(path)))
+
+
+def _last_line(printed: str) -> str:
+    lines = printed.strip().splitlines()
+    return lines[-1] if lines else "it printed nothing"

@@ -87,7 +87,7 @@ def case(request, monkeypatch):
     name = request.param
     if name == "libvirt":
         uri = request.getfixturevalue("libvirt_uri")
-        monkeypatch.setattr("powercut.machine.libvirt.backend.usual_uri", lambda: uri)
+        monkeypatch.setattr("powercut_extras.libvirt.backend.usual_uri", lambda: uri)
     monkeypatch.setitem(MACHINES, "fake", FAKE)
     backend = machine_backend(name, CACHE)
     if not MACHINES[name].of_programs:

@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from ssh_hosts import Home, SshServer
 
 from powercut.cli.commands import cli
-from powercut.machine.ssh import FabricRemote
 from powercut_extras.cluster import hosts
 from powercut_extras.cluster.hosts import FOLDER, check, prepare
 
@@ -24,7 +23,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(bool(ssh_hosts.missing()), reason=ssh_hosts.missing()),
 ]
-LONG_S = 60
 
 PYTHON = """#!/bin/sh
 mkdir -p "$3/bin"
@@ -44,22 +42,26 @@ SED = {"name": "sed", "ok": True, "needed": True, "limit": "", "remedy": ""}
 
 @pytest.fixture
 def box(tmp_path, monkeypatch):
-    """An ssh server that is known as `box`, and a connection to it."""
+    """An ssh server that is known as `box`."""
     home = Home.own(tmp_path / "home", monkeypatch)
     server = SshServer(tmp_path, home)
     home.name("box", "127.0.0.1", server.port)
     home.know("127.0.0.1", server.port, server.public)
-    with FabricRemote("box") as remote:
-        remote.connect(timeout_s=LONG_S)
-        put(remote, "python", PYTHON)
-        assert remote.run("chmod 755 python", timeout_s=LONG_S).status == 0
-        put(remote, "doctor.json", json.dumps({"probes": [KVM, SED]}))
-        yield remote
+    put("python", PYTHON)
+    there("chmod 755 python")
+    put("doctor.json", json.dumps({"probes": [KVM, SED]}))
+    yield
     server.kill()
 
 
-def put(remote, name, text):
-    assert remote.run(f"cat >{name}", stdin=[text.encode()], timeout_s=LONG_S).status == 0
+def there(script, text=""):
+    status, output, printed = hosts._run("box", script, text.encode())
+    assert status == 0, printed
+    return output.decode()
+
+
+def put(name, text):
+    there(f"cat >{name}", text)
 
 
 @pytest.fixture
@@ -72,8 +74,8 @@ def wheel(tmp_path):
 def test_a_host_gets_the_wheel_and_its_pip_installs_it(box, wheel):
     (report,) = prepare(["box"], wheel, "/root/python")
     assert (report.name, report.problems) == ("box", ())
-    there = box.run(f"cd {FOLDER}; sha256sum {wheel.name}; cat pip.txt", timeout_s=LONG_S).output
-    digest, dependencies, itself = there.decode().splitlines()
+    said = there(f"cd {FOLDER}; sha256sum {wheel.name}; cat pip.txt")
+    digest, dependencies, itself = said.splitlines()
     assert digest.split()[0] == hashlib.sha256(wheel.read_bytes()).hexdigest()
     assert dependencies.endswith(f" ./{wheel.name}[cluster]")
     assert itself.endswith(f" --no-deps --force-reinstall ./{wheel.name}")
@@ -81,13 +83,13 @@ def test_a_host_gets_the_wheel_and_its_pip_installs_it(box, wheel):
 
 
 def test_what_a_host_lacks_is_said_and_what_it_may_lack_is_not(box, wheel):
-    put(box, "doctor.json", json.dumps({"probes": [KVM, QEMU, SED]}))
+    put("doctor.json", json.dumps({"probes": [KVM, QEMU, SED]}))
     (report,) = prepare(["box"], wheel, "/root/python")
     assert report.problems == ("QEMU: no guests (apt-get it)",)
 
 
 def test_a_host_without_an_index_is_named_with_what_its_pip_said(box, wheel):
-    put(box, "no-index", "")
+    put("no-index", "")
     (report,) = prepare(["box"], wheel, "/root/python")
     assert report.problems == (
         "powercut could not be installed: ERROR: No matching distribution found",

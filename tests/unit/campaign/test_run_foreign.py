@@ -168,8 +168,8 @@ def test_without_its_control_nothing_has_survived(host, tmp_path):
     ],
 )
 def test_what_is_not_known_is_inconclusive(host, tmp_path, monkeypatch, trouble, words):
-    monkeypatch.setattr("powercut.trial.foreign._MOUNT_S", 1)
-    monkeypatch.setattr("powercut.machine.foreign.machine._GONE_S", 1)
+    monkeypatch.setattr("powercut_extras.elsewhere.work._MOUNT_S", 1)
+    monkeypatch.setattr("powercut_extras.elsewhere.machine._GONE_S", 1)
     for name, value in trouble.items():
         setattr(host, name, value)
     done, cell = run(scenario_of(host, tmp_path), tmp_path)

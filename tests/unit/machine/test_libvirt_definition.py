@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.machine.libvirt.definition import read_kept, read_likeness
-from powercut.machine.libvirt.without import without_libvirt
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.rig.likeness import _names, likeness_here, scenario_like
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.refusal import refusals
+from powercut_extras.libvirt.definition import read_kept, read_likeness
+from powercut_extras.libvirt.without import without_libvirt
 
 DOMAIN = """
 <domain type='kvm' xmlns:qemu='http://libvirt.org/schemas/domain/qemu/1.0'>
@@ -108,7 +108,7 @@ def test_libvirt_is_used_where_it_can_be_or_was_asked_for(why, connect, backend,
         if why:
             raise HostError(why)
 
-    monkeypatch.setattr("powercut.machine.libvirt.backend.require_may_start", may_start)
+    monkeypatch.setattr("powercut_extras.libvirt.backend.require_may_start", may_start)
     likeness = likeness_here(None, DOMAIN, connect)
     assert likeness.disks[0].settings.get("backend") == backend
 

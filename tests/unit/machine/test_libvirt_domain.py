@@ -11,10 +11,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.libvirt.backend import LibvirtBackend
-from powercut.machine.libvirt.connection import connect
-from powercut.machine.libvirt.definition import read_kept
-from powercut.machine.libvirt.domain import BUSES, DomainSpec, cache_name, domain_xml
 from powercut.machine.port import (
     Attachment,
     FileDisk,
@@ -34,6 +30,10 @@ from powercut.model.machine import (
     Queueing,
 )
 from powercut.scenario.settings import MachineSettings
+from powercut_extras.libvirt.backend import LibvirtBackend
+from powercut_extras.libvirt.connection import connect
+from powercut_extras.libvirt.definition import read_kept
+from powercut_extras.libvirt.domain import BUSES, DomainSpec, cache_name, domain_xml
 
 OWN = DomainSpec(
     name="powercut-1",

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.machine.libvirt.definition import read_kept
-from powercut.machine.libvirt.proxmox import read_proxmox
 from powercut.model.errors import UsageError
 from powercut.rig.likeness import scenario_like
 from powercut.scenario.load import expand, parse_scenario
+from powercut_extras.libvirt.definition import read_kept
+from powercut_extras.libvirt.proxmox import read_proxmox
 
 CONF = """\
 #a database

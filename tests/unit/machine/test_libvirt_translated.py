@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.machine.libvirt.backend import LibvirtBackend
-from powercut.machine.libvirt.definition import read_kept
-from powercut.machine.libvirt.kubevirt import read_kubevirt
-from powercut.machine.libvirt.ovirt import read_ovirt
 from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.model.errors import UsageError
 from powercut.rig.likeness import scenario_like
 from powercut.scenario.load import expand, parse_scenario
+from powercut_extras.libvirt.backend import LibvirtBackend
+from powercut_extras.libvirt.definition import read_kept
+from powercut_extras.libvirt.kubevirt import read_kubevirt
+from powercut_extras.libvirt.ovirt import read_ovirt
 
 BACKEND = LibvirtBackend(Path("/nowhere"))
 

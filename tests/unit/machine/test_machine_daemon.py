@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest import suite_daemon as suites
-from powercut.machine.guest.suite_daemon import PROGRAM
 from powercut.machine.storage_daemon import daemon_of, export_argv
 from powercut.model.errors import HostError
 from powercut.model.machine import CacheMode, Export
+from powercut_extras.suites import daemon as suites
+from powercut_extras.suites.daemon import PROGRAM
 
 
 def script(path: Path, text: str) -> Path:

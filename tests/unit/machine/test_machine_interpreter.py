@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest.interpreter import with_interpreter
 from powercut.model.errors import HostError
 from powercut.paths import WAL_BINARY
+from powercut_extras.suites.interpreter import with_interpreter
 
 LOADER = Path("/lib64/ld-linux-x86-64.so.2")
 ECHO = Path("/bin/echo")

@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from powercut.cli.options import built
-from powercut.machine.guest import apt, kernel_source, suites
-from powercut.machine.guest.apt import Mirrors, SuiteApt, configuration, parse_mirrors, source_lines
+from powercut.machine.guest import kernel_source
 from powercut.machine.guest.kernel_source import given_kernel
-from powercut.machine.guest.suites import cached_suites, suite_folder
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.lock import locked
 from powercut.machine.port import FileDisk
@@ -25,6 +23,9 @@ from powercut.machine.qemu.build import examine_qemu, parse_version
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore, template_key
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
+from powercut_extras.suites import apt, unpacked
+from powercut_extras.suites.apt import Mirrors, SuiteApt, configuration, parse_mirrors, source_lines
+from powercut_extras.suites.unpacked import cached_suites, suite_folder
 
 # As apt-get indextargets prints it.
 TARGETS = """\
@@ -197,7 +198,7 @@ def test_an_unknown_suite_is_a_mistake() -> None:
 def test_what_is_cached_is_known_without_a_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suites, "CACHE", tmp_path)
+    monkeypatch.setattr(unpacked, "CACHE", tmp_path)
     assert cached_suites() == ()
     folder = tmp_path / "suites/trixie/qemu"
     folder.mkdir(parents=True)
@@ -293,7 +294,7 @@ def test_what_is_no_kernel_is_refused(
 
 
 def test_qemu_is_started_with_what_it_was_unpacked_with(tmp_path: Path) -> None:
-    text = suites._START.format(
+    text = unpacked._START.format(
         suite="sid", loader="root/ld.so", libraries="$here/root/lib", binary="root/qemu"
     )
     (tmp_path / "root").mkdir()

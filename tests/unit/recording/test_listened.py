@@ -8,7 +8,7 @@ import json
 import pytest
 
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.recording.listened import FORMAT, Listened
+from powercut_extras.elsewhere.listened import FORMAT, Listened
 
 
 def test_what_was_made_is_opened_and_has_the_same_binding(tmp_path):

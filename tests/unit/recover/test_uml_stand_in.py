@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest.suites import SuiteUml
 from powercut.model.errors import HostError
 from powercut.model.versions import HOST, STAND_IN
 from powercut.recover.uml import kernel as uml_kernel
 from powercut.rig import recovery_kernel as by_name
 from powercut.rig.recovery_kernel import recovery_kernel
+from powercut_extras.suites.unpacked import SuiteUml
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from powercut.disk.root_image import (
     ensure_root_folder,
     ensure_root_image,
 )
-from powercut.machine.foreign.channel import _packed
 from powercut.model.errors import HostError
 from powercut.rig import rig
 from powercut.rig.program_files import _of_folder, program_files
 from powercut.rig.rig import require_recorded_program
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.layout import ResultDir
+from powercut_extras.elsewhere.channel import _packed
 
 
 def files(folder: Path) -> set[str]:

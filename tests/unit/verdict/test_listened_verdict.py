@@ -8,9 +8,9 @@ import pytest
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.verdict.listened import verdict_of_listened
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
+from powercut_extras.elsewhere.judge import verdict_of_listened
 
 
 def judged(operations: int, first: bytes, again: bytes | None = None):

@@ -19,9 +19,9 @@ import pytest
 from findings_pages import FOLDER, Page, pages
 from suite_tools import qemu_tools
 
-from powercut.machine.guest.suites import suite_qemu, suite_uml
 from powercut.paths import BUILD, ROOT
 from powercut.recover.uml.engine import unavailable
+from powercut_extras.suites.unpacked import suite_qemu, suite_uml
 
 pytestmark = pytest.mark.campaign
 

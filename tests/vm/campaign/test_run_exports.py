@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from powercut.machine.guest.suite_daemon import PROGRAM
 from powercut.model.verdict import LsnRange, Verdict
+from powercut_extras.suites.daemon import PROGRAM
 
 pytestmark = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is missing")
 CUT = "cut: {trigger: {acks: 30}}\ncontrols: none\nexplore: {budget: 2}\n"

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from powercut.machine.libvirt.connection import connect
 from powercut.model.errors import HostError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.report.explained import explain
 from powercut.rig.likeness import likeness_of, scenario_like
+from powercut_extras.libvirt.connection import connect
 
 BOTH_SIDES = """\
 machine: {{backend: libvirt, connect: "{uri}", bus: {bus}, aio: {aio}}}

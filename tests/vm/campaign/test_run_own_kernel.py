@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest.suites import suite_kernel
 from powercut.paths import ROOT
+from powercut_extras.suites.unpacked import suite_kernel
 
 FETCH_S = 900
 TIMEOUT_S = 600

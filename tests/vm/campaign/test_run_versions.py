@@ -56,7 +56,7 @@ def test_a_restored_ide_disk_is_as_forgetful_in_a_newer_qemu(run) -> None:
 FETCH = f"""\
 import sys, time
 from pathlib import Path
-from powercut.machine.guest.apt import SuiteApt
+from powercut_extras.suites.apt import SuiteApt
 apt = SuiteApt({SUITE!r}, Path(sys.argv[1]) / "apt")
 debs = apt.download_closure(["zlib1g"], deadline=time.monotonic() + 300)
 assert apt.download_closure(["zlib1g"], deadline=time.monotonic() + 300) == debs

@@ -27,8 +27,8 @@ from powercut.machine.guest.kernel_package import (
     write_about,
     write_image,
 )
-from powercut.machine.guest.suites import suite_kernel
 from powercut.machine.lock import locked
+from powercut.machine.suites import suites
 from powercut.model.errors import HostError
 from powercut.model.named_path import openable
 from powercut.model.versions import GUEST, is_path
@@ -48,7 +48,7 @@ def kernel_of(choice: str, flavour: str, *, deadline: float) -> Kernel:
         return ensure_kernel(flavour, deadline=deadline)
     if is_path(choice):
         return given_kernel(Path(choice), deadline=deadline)
-    return suite_kernel(choice, flavour, deadline=deadline)
+    return suites().kernel(choice, flavour, deadline=deadline)
 
 
 def given_kernel(path: Path, *, deadline: float) -> Kernel:

@@ -14,7 +14,6 @@ from typing import Final
 from powercut.closing import Closing
 from powercut.machine import nbd
 from powercut.machine.fuse import NbdFuse
-from powercut.machine.guest.suite_daemon import PROGRAM
 from powercut.machine.port import (
     Ended,
     FileDisk,
@@ -31,7 +30,7 @@ from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
-from powercut.machine.storage_daemon import StorageDaemon
+from powercut.machine.storage_daemon import PROGRAM, StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine import Export, Move, Restart, Start
 from powercut.sandbox.printed import tail

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.machine.guest.suites import suite_qemu
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
+from powercut.machine.suites import suites
 from powercut.model.versions import HOST, is_path
 
 
@@ -19,4 +19,4 @@ def qemu_of(choice: str, *, deadline: float) -> QemuBuild:
         return examine_qemu(find_qemu())
     if is_path(choice):
         return examine_qemu(Path(choice))
-    return suite_qemu(choice, deadline=deadline)
+    return suites().qemu(choice, deadline=deadline)

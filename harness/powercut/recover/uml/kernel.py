@@ -113,7 +113,7 @@ def _stems(listed: Path) -> frozenset[str]:
 def host_kernel() -> UmlKernel:
     """The User-Mode Linux in PATH, or what was fetched in its stead, whether it is there or not."""
     found = shutil.which(PROGRAM)
-    fetched = CACHE / "suites" / STAND_IN / "uml"  # powercut.machine.guest.suites
+    fetched = CACHE / "suites" / STAND_IN / "uml"  # powercut_extras.suites
     if found is not None or not (fetched / "about.json").exists() or is_debian():
         return UmlKernel(HOST, Path(found or PROGRAM), HOST_MODULES)
     folders = [fetched / "root" / name for name in _LIBRARIES]

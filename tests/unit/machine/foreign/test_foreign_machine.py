@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from fake_remote import FakeHost, FakeRemote
 
-from powercut.machine.foreign.machine import ForeignMachine
-from powercut.machine.foreign.power import IS_OFF, Power
 from powercut.machine.port import Ended
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.scenario.settings_power import PowerSettings
+from powercut_extras.elsewhere.machine import ForeignMachine
+from powercut_extras.elsewhere.power import IS_OFF, Power
 
 LONG_S = 60
 SLOW_S = 5

@@ -10,12 +10,12 @@ import pytest
 import ssh_hosts
 from ssh_hosts import Home, SshServer, host_key
 
-from powercut.machine.foreign.channel import LinePort, SshChannel
-from powercut.machine.foreign.machine import ForeignMachine
-from powercut.machine.foreign.power import Power
-from powercut.machine.remote import NotLetIn, Unreachable, WrongKey
-from powercut.machine.ssh import FabricRemote
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
+from powercut_extras.elsewhere.channel import LinePort, SshChannel
+from powercut_extras.elsewhere.machine import ForeignMachine
+from powercut_extras.elsewhere.power import Power
+from powercut_extras.elsewhere.remote import NotLetIn, Unreachable, WrongKey
+from powercut_extras.elsewhere.ssh import FabricRemote
 
 pytestmark = [
     pytest.mark.root,

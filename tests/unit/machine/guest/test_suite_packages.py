@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest import apt, suite_packages, suites
-from powercut.machine.guest.apt import SuiteApt
 from powercut.model.errors import HostError, UsageError
+from powercut_extras.suites import apt, packages, unpacked
+from powercut_extras.suites.apt import SuiteApt
 
 OFFERED = {
     "?essential": ("libc6_2.36-9_amd64.deb",),
@@ -25,7 +25,7 @@ class Apt:
         self.calls: list[tuple[str, ...]] = []
         self.downloaded: list[str] = []
         self._archives = folder / "suites/trixie/apt/archives"
-        monkeypatch.setattr(suites, "CACHE", folder)
+        monkeypatch.setattr(unpacked, "CACHE", folder)
         monkeypatch.setattr(SuiteApt, "prepare", lambda *_, **__: None)
         monkeypatch.setattr(apt, "run_tool", self)
 
@@ -48,7 +48,7 @@ def fetched(monkeypatch, tmp_path):
 
 
 def get(tmp_path: Path, *names: str) -> list[str]:
-    found = suite_packages.suite_packages("trixie", names, tmp_path)
+    found = packages.suite_packages("trixie", names, tmp_path)
     assert all(path.read_text() == path.name for path in found)
     return [path.name for path in found]
 
@@ -78,7 +78,7 @@ def test_what_apt_would_take_for_another_name_is_refused(fetched, tmp_path):
 
 def test_a_suite_that_is_none_is_refused(fetched, tmp_path):
     with pytest.raises(UsageError, match="no Debian suite"):
-        suite_packages.suite_packages("../x", ["python3"], tmp_path)
+        packages.suite_packages("../x", ["python3"], tmp_path)
     assert fetched.calls == []
 
 
@@ -101,4 +101,4 @@ def test_a_list_names_no_file_elsewhere(fetched, tmp_path):
 
 def test_versions_are_told_as_apt_writes_them():
     files = [Path("postgresql_15%2b248_all.deb"), Path("libc6_2.36-9_amd64.deb")]
-    assert suite_packages.versions_of(files, ["postgresql"]) == "postgresql 15+248"
+    assert packages.versions_of(files, ["postgresql"]) == "postgresql 15+248"

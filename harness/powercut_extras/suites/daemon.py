@@ -2,7 +2,7 @@
 """qemu-storage-daemon of another Debian suite, started with that suite's libraries.
 
 Some suites have it in a package on which their QEMU depends, so that it lies with that
-(powercut.machine.guest.suites); others in qemu-utils, which is fetched once.
+(powercut_extras.suites.unpacked); others in qemu-utils, which is fetched once.
 
     CACHE/suites/SUITE/daemon/qemu-storage-daemon   starts it
                               root/                 what was unpacked, if it does not lie with QEMU
@@ -16,13 +16,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.guest.suite_packages import suite_packages
-from powercut.machine.guest.suites import library_folders, loader_of, suite_folder, unpack
 from powercut.machine.lock import locked
+from powercut.machine.storage_daemon import PROGRAM
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
+from powercut_extras.suites.packages import suite_packages
+from powercut_extras.suites.unpacked import library_folders, loader_of, suite_folder, unpack
 
-PROGRAM: Final = "qemu-storage-daemon"
 _PACKAGE: Final = "qemu-utils"
 _BINARY: Final = f"usr/bin/{PROGRAM}"
 

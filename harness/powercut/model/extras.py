@@ -1,27 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Extras: what they register by entry points, imported when it is asked for.
 
-An entry point of the group `powercut.commands` is a click command, and its name is the command's;
-those of `powercut.commands.audit` and `powercut.commands.doctor` are below `audit` and `doctor`.
-One of `powercut.clusters` opens what `--cluster` names (powercut.cli.cluster).
+The groups, and what an entry point of each is:
+
+    powercut.commands, .commands.audit, .commands.doctor   a click command, of its own name
+    powercut.clusters    opens what `--cluster` names (powercut.cli.cluster)
+    powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
+    powercut.machines    a MachineRow (powercut.scenario.machines)
+    powercut.suites      programs of Debian suites (powercut.machine.suites)
 
 docs/adding-an-extra.md walks through an extra.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from powercut.model.errors import HostError
 
-COMMANDS: Final = "powercut.commands"
-CLUSTERS: Final = "powercut.clusters"
-GROUPS: Final = (COMMANDS, f"{COMMANDS}.audit", f"{COMMANDS}.doctor", CLUSTERS)
-"""What an extra may register."""
 
-
+@functools.cache
 def registered(group: str) -> Mapping[str, str]:
     """What extras have in that group: by its name the module and the attribute, `module:attribute`.
 
@@ -46,9 +47,11 @@ def loaded(place: str) -> Any:
 
 def broken() -> Iterator[tuple[str, str]]:
     """Of each thing that an extra has registered and that fails: what is wrong, and what to do."""
-    for group in GROUPS:
-        for place in registered(group).values():
-            try:
-                loaded(place)
-            except HostError as error:
-                yield str(error), error.hint
+    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
+
+    groups = [group for group in entry_points().groups if group.startswith("powercut.")]
+    for place in (place for group in groups for place in registered(group).values()):
+        try:
+            loaded(place)
+        except HostError as error:
+            yield str(error), error.hint

@@ -14,17 +14,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.machine.libvirt.definition import read_likeness
-from powercut.machine.libvirt.translated import (
+from powercut.machine.likeness import Likeness
+from powercut.model.errors import UsageError
+from powercut.scenario.yaml_file import parse_yaml
+from powercut_extras.libvirt.definition import read_likeness
+from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
     TranslatedMachine,
     domain_xml,
     number_of,
 )
-from powercut.machine.likeness import Likeness
-from powercut.model.errors import UsageError
-from powercut.scenario.yaml_file import parse_yaml
 
 _KINDS: Final = ("VirtualMachine", "VirtualMachineInstance")
 _LASTING: Final = ("persistentVolumeClaim", "dataVolume", "hostDisk", "emptyDisk")

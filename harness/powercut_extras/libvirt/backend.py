@@ -17,15 +17,6 @@ from xml.etree import ElementTree as ET
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.libvirt.connection import connect as connect_to
-from powercut.machine.libvirt.connection import libvirt_module, require_may_start, usual_uri
-from powercut.machine.libvirt.definition import read_kept, read_likeness
-from powercut.machine.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
-from powercut.machine.libvirt.kubevirt import is_kubevirt, read_kubevirt
-from powercut.machine.libvirt.machine import LibvirtMachine
-from powercut.machine.libvirt.ovirt import is_ovf, read_ovirt
-from powercut.machine.libvirt.proxmox import read_proxmox
-from powercut.machine.libvirt.without import without_libvirt
 from powercut.machine.likeness import Likeness
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
@@ -44,7 +35,20 @@ from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import HostError, PowercutError, UsageError
 from powercut.model.machine import Start
 from powercut.model.versions import GUEST, HOST, SUITES
+from powercut.scenario.machines import MachineRow
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
+from powercut_extras.libvirt.connection import connect as connect_to
+from powercut_extras.libvirt.connection import libvirt_module, require_may_start, usual_uri
+from powercut_extras.libvirt.definition import read_kept, read_likeness
+from powercut_extras.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
+from powercut_extras.libvirt.kubevirt import is_kubevirt, read_kubevirt
+from powercut_extras.libvirt.machine import LibvirtMachine
+from powercut_extras.libvirt.ovirt import is_ovf, read_ovirt
+from powercut_extras.libvirt.proxmox import read_proxmox
+from powercut_extras.libvirt.without import without_libvirt
+
+LIBVIRT: Final = MachineRow("powercut_extras.libvirt.backend:LibvirtBackend")
+"""What this extra registers."""
 
 _NOBODY: Final = UUID(int=0)
 """Stands for a domain that is described and not made."""

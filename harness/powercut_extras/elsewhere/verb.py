@@ -84,33 +84,35 @@ def _parsed(address: str) -> tuple[str, int]:
 
 
 def _hear(folder: Path, host: str, port: int, tls_files: tuple[Path, Path] | None) -> int:
-    from powercut.channel.line_channel import LineChannel
-    from powercut.channel.listener import fingerprint_of, tls_of
     from powercut.channel.port import GuestFailed
     from powercut.paths import CLIENT_BINARY, EXAMPLES, command
-    from powercut.recording.listened import Listened
+    from powercut_extras.elsewhere.listened import Listened
+    from powercut_extras.elsewhere.listening import fingerprint_of, heard_on, listen_tcp, tls_of
 
     token = secrets.token_hex(16)
     tls = None if tls_files is None else tls_of(*tls_files)
     listened = Listened.make(folder)
-    with LineChannel.on_tcp(
-        host, port, listened.lines, listened.binding, token=token, tls=tls, on_refused=echo
-    ) as lines:
-        assert isinstance(lines.address, tuple)
-        with _ctrl_c() as pressed:
-            echo(f"listening on {lines.address[0]} port {lines.address[1]}")
-            echo(f"token: {token}")
-            if tls_files is not None:
-                echo(f"certificate: SHA-256 {fingerprint_of(tls_files[0])}")
-            client = EXAMPLES / "powercut_client.py" if tls_files else CLIENT_BINARY
-            echo(f"client to copy to the machine: {client}")
-            try:
-                while not (pressed() or lines.said_end):
-                    lines.wait_acks(_NEVER, timeout_s=_POLL_S)
-                echo("")
-                lines.drain(timeout_s=_DRAIN_S, quiet_s=_QUIET_S)
-            except GuestFailed:
-                echo("the connection has ended")
+    listener = listen_tcp(host, port)
+    where = listener.getsockname()
+    with (
+        heard_on(
+            listener, listened.lines, listened.binding, token=token, tls=tls, on_refused=echo
+        ) as lines,
+        _ctrl_c() as pressed,
+    ):
+        echo(f"listening on {where[0]} port {where[1]}")
+        echo(f"token: {token}")
+        if tls_files is not None:
+            echo(f"certificate: SHA-256 {fingerprint_of(tls_files[0])}")
+        client = EXAMPLES / "powercut_client.py" if tls_files else CLIENT_BINARY
+        echo(f"client to copy to the machine: {client}")
+        try:
+            while not (pressed() or lines.said_end):
+                lines.wait_acks(_NEVER, timeout_s=_POLL_S)
+            echo("")
+            lines.drain(timeout_s=_DRAIN_S, quiet_s=_QUIET_S)
+        except GuestFailed:
+            echo("the connection has ended")
     promises = listened.promises
     echo(f"{promises.acked} operations acknowledged of {promises.attempted} tried")
     for why in promises.gaps:
@@ -133,8 +135,8 @@ def _ctrl_c() -> Iterator[Callable[[], bool]]:
 def _judge(folder: Path, check: tuple[str, ...], seconds: float, json_file: Path | None) -> int:
     from powercut.model.confidence import percent, upper_bound
     from powercut.model.verdict import Verdict
-    from powercut.recording.listened import Listened, run_check
-    from powercut.verdict.listened import verdict_of_listened
+    from powercut_extras.elsewhere.judge import verdict_of_listened
+    from powercut_extras.elsewhere.listened import Listened, run_check
 
     say = Speaker(json_file)
     if not check:

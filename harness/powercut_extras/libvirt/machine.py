@@ -14,12 +14,12 @@ from uuid import UUID
 from powercut.closing import Closing
 from powercut.machine import nbd
 from powercut.machine.fuse import NbdFuse
-from powercut.machine.libvirt.connection import libvirt_module, wait_until, within
-from powercut.machine.libvirt.process import ForeignProcess
 from powercut.machine.port import Attachment, Ended, FileDisk, NbdDisk, NbdFile, RequestTotals
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.paths import expanded
 from powercut.sandbox.printed import tail
+from powercut_extras.libvirt.connection import libvirt_module, wait_until, within
+from powercut_extras.libvirt.process import ForeignProcess
 
 _CLOSE_S: Final = 20.0
 _FOUND_S: Final = 5.0

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from powercut.machine.libvirt.definition import read_likeness
 from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
+from powercut_extras.libvirt.definition import read_likeness
 
 _LARGEST: Final = 1 << 20
 _LINE: Final = re.compile(r"([a-z][a-z0-9_]*):\s*(.*)")

@@ -25,10 +25,10 @@ from powercut.channel.lines_alone import LinesAlone
 from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.closing import Closing
-from powercut.machine.foreign.machine import ForeignMachine, read_boot_id
-from powercut.machine.remote import Done, Remote, RemoteCommand, last_line
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
+from powercut_extras.elsewhere.machine import ForeignMachine, read_boot_id
+from powercut_extras.elsewhere.remote import Done, Remote, RemoteCommand, last_line
 
 _FACTS: Final = (
     "uname -s; uname -r; uname -m; "

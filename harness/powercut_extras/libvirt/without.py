@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from powercut.machine.libvirt.definition import read_kept
-from powercut.machine.libvirt.domain import Kept
 from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.model.machine import Bus
+from powercut_extras.libvirt.definition import read_kept
+from powercut_extras.libvirt.domain import Kept
 
 _OF_LIBVIRT: Final = ("backend", "connect", "like", "qemu")
 """An emulator that a definition names is started by libvirt, if at all: it is a stranger's word."""

@@ -24,12 +24,9 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.machine.guest import apt
-from powercut.machine.guest.interpreter import with_interpreter
 from powercut.machine.guest.kernel_package import (
     FLAVOURS,
     Kernel,
@@ -40,10 +37,13 @@ from powercut.machine.guest.kernel_package import (
 )
 from powercut.machine.lock import locked
 from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
+from powercut.machine.suites import CachedSuite, SuiteUml
 from powercut.machine.tool import run_tool
 from powercut.model.errors import HostError, UsageError
 from powercut.model.versions import SUITES, UML_SUITES
 from powercut.paths import CACHE
+from powercut_extras.suites import apt
+from powercut_extras.suites.interpreter import with_interpreter
 
 _QEMU_PACKAGE: Final = "qemu-system-x86"
 _UML_PACKAGE: Final = "user-mode-linux"
@@ -63,17 +63,6 @@ exec "$here/{loader}" --inhibit-cache --library-path "{libraries}" "$here/{binar
     -L "$here/root/usr/share/qemu" -L "$here/root/usr/share/seabios" \\
     -L "$here/root/usr/lib/ipxe/qemu" "$@"
 """
-
-
-@dataclass(frozen=True)
-class CachedSuite:
-    """What of a suite is there; `size` in bytes, without what apt keeps."""
-
-    suite: str
-    qemu: str
-    kernels: tuple[str, ...]
-    size: int
-    uml: tuple[str, ...] = ()
 
 
 def suite_folder(suite: str) -> Path:
@@ -130,15 +119,6 @@ def suite_kernel(suite: str, flavour: str, *, deadline: float) -> Kernel:
                     _replace(made, place)
                 _tidy(folder)
     return load_kernel(place)
-
-
-@dataclass(frozen=True)
-class SuiteUml:
-    """A User-Mode Linux: its program, the folder of its modules, and of its libraries."""
-
-    program: Path
-    modules: Path
-    libraries: str
 
 
 def suite_uml(suite: str, *, deadline: float) -> SuiteUml:

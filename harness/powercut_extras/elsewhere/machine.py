@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.foreign.power import Power
 from powercut.machine.port import Ended
-from powercut.machine.remote import NotLetIn, Remote, RemoteCommand, Unreachable
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
+from powercut_extras.elsewhere.power import Power
+from powercut_extras.elsewhere.remote import NotLetIn, Remote, RemoteCommand, Unreachable
 
 BOOT_ID: Final = "cat /proc/sys/kernel/random/boot_id"
 """Linux makes it anew at each boot (random(4))."""

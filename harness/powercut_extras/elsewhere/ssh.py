@@ -18,10 +18,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from powercut.closing import Closing
-from powercut.machine.remote import Done, NotLetIn, Unreachable, WrongKey
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.words import words_of
 from powercut.paths import expanded
+from powercut_extras.elsewhere.remote import Done, NotLetIn, Unreachable, WrongKey
 
 _INSTALL: Final = "install Fabric: pip install 'fabric>=3.2'"
 _CHUNK: Final = 1 << 16

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
-from powercut.machine.guest.apt import SuiteApt
-from powercut.machine.guest.suites import suite_folder
 from powercut.machine.lock import locked
+from powercut_extras.suites.apt import SuiteApt
+from powercut_extras.suites.unpacked import suite_folder
 
 _BASE: Final = "?essential"  # apt-patterns(7): what Debian's packages may take for granted
 _TIMEOUT_S: Final = 900.0
@@ -56,15 +55,6 @@ def suite_packages(suite: str, names: Sequence[str], cache: Path) -> tuple[Path,
         new.write_text(json.dumps({"asked": asked, "files": [deb.name for deb in kept]}, indent=1))
         new.rename(about)
     return kept
-
-
-def versions_of(files: Sequence[Path], names: Sequence[str]) -> str:
-    """The versions of `names` among `files`, for a reader: "python3 3.11.2-1+b1, ..."."""
-    found = {}
-    for file in files:
-        name, _, rest = file.name.partition("_")
-        found[name] = unquote(rest.rpartition("_")[0])
-    return ", ".join(f"{name} {found[name]}" for name in names if name in found)
 
 
 def _offer(folder: Path, archives: Path) -> None:

@@ -14,16 +14,16 @@ from dataclasses import replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from powercut.machine.libvirt.definition import read_likeness
-from powercut.machine.libvirt.translated import (
+from powercut.machine.likeness import Likeness
+from powercut.model.errors import UsageError
+from powercut_extras.libvirt.definition import read_likeness
+from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
     TranslatedMachine,
     domain_xml,
     number_of,
 )
-from powercut.machine.likeness import Likeness
-from powercut.model.errors import UsageError
 
 _BUSES: Final = {"VirtIO": "virtio", "VirtIO_SCSI": "scsi", "IDE": "ide", "SATA": "sata"}
 _IMAGES: Final = {"COW": "qcow2", "RAW": "raw"}

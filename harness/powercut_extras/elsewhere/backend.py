@@ -9,16 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.foreign.channel import LinePort, SshChannel
-from powercut.machine.foreign.machine import ForeignMachine
-from powercut.machine.foreign.power import Power
 from powercut.machine.lines_backend import LinesBackend
 from powercut.machine.port import LINES, MachineAndChannel, MachineSpec, OwnDisk, Part, under_test
-from powercut.machine.remote import Remote, Unreachable
-from powercut.machine.ssh import FabricRemote, fabric_module
 from powercut.model.errors import HostError, PowercutError
+from powercut.model.verdict import EvidenceLevel
+from powercut.scenario.machines import MachineRow
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
 from powercut.scenario.settings_power import PowerSettings
+from powercut_extras.elsewhere.channel import LinePort, SshChannel
+from powercut_extras.elsewhere.machine import ForeignMachine
+from powercut_extras.elsewhere.power import Power
+from powercut_extras.elsewhere.remote import Remote, Unreachable
+from powercut_extras.elsewhere.ssh import FabricRemote, fabric_module
+
+FOREIGN: Final = MachineRow(
+    "powercut_extras.elsewhere.backend:ForeignBackend",
+    EvidenceLevel.LIVE_ONLY,
+    own_system="powercut_extras.elsewhere.work:ForeignWork",
+)
+"""What this extra registers."""
 
 _TRY_S: Final = 20.0
 _RESTORE_S: Final = 60.0

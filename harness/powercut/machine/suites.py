@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of Debian suites that are not the host's: a port, which the extra `suites` fills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from powercut.machine.guest.kernel_package import Kernel
+from powercut.machine.qemu.build import QemuBuild
+from powercut.model.errors import HostError
+from powercut.model.extras import loaded, registered
+
+
+@dataclass(frozen=True)
+class CachedSuite:
+    """What of a suite is there; `size` in bytes, without what apt keeps."""
+
+    suite: str
+    qemu: str
+    kernels: tuple[str, ...]
+    size: int
+    uml: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SuiteUml:
+    """A User-Mode Linux: its program, the folder of its modules, and of its libraries."""
+
+    program: Path
+    modules: Path
+    libraries: str
+
+
+class Suites(Protocol):
+    """Fetches what is not in the cache; `deadline` is on time.monotonic().
+
+    All raise UsageError for a suite that powercut does not know, HostError with a remedy, or
+    DeadlineExceeded.
+    """
+
+    def qemu(self, suite: str, *, deadline: float) -> QemuBuild:
+        """The suite's QEMU."""
+
+    def daemon(self, suite: str, *, deadline: float) -> tuple[Path, Path]:
+        """What starts the suite's qemu-storage-daemon, and its binary."""
+
+    def kernel(self, suite: str, flavour: str, *, deadline: float) -> Kernel:
+        """The suite's kernel, `cloud` or `full`."""
+
+    def uml(self, suite: str, *, deadline: float) -> SuiteUml:
+        """The suite's User-Mode Linux."""
+
+    def packages(self, suite: str, names: Sequence[str], cache: Path) -> tuple[Path, ...]:
+        """The .deb files of `names`, of what they need, and of the suite's essential packages."""
+
+    def cached(self) -> tuple[CachedSuite, ...]:
+        """The suites of which something is there.  Needs no network."""
+
+
+def suites() -> Suites:
+    """What an extra has registered as `powercut.suites`.  Raises HostError where none has."""
+    for place in registered("powercut.suites").values():
+        return cast(Suites, loaded(place))
+    raise HostError(
+        "programs of other Debian suites need powercut's extra `suites`, which is not installed",
+        hint="leave the suite out, or give a path",
+    )
