@@ -47,10 +47,11 @@ def preset(data: bytes) -> object:
 
 def domain(data: bytes) -> object:
     """A domain of libvirt's, Proxmox's, KubeVirt's or oVirt's, and its scenario."""
-    from powercut.rig.likeness import likeness_of, scenario_like
+    from powercut.rig.likeness import scenario_like
     from powercut.scenario.load import parse_scenario
+    from powercut_extras.libvirt.likeness import likeness_of
 
-    return parse_scenario(scenario_like(likeness_of(None, _text(data), None)), Path("x.yaml"))
+    return parse_scenario(scenario_like(likeness_of(_text(data), None)), Path("x.yaml"))
 
 
 def _log(folder: Path, data: bytes) -> Path:

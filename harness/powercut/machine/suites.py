@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -12,26 +11,6 @@ from powercut.machine.guest.kernel_package import Kernel
 from powercut.machine.qemu.build import QemuBuild
 from powercut.model.errors import HostError
 from powercut.model.extras import loaded, registered
-
-
-@dataclass(frozen=True)
-class CachedSuite:
-    """What of a suite is there; `size` in bytes, without what apt keeps."""
-
-    suite: str
-    qemu: str
-    kernels: tuple[str, ...]
-    size: int
-    uml: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class SuiteUml:
-    """A User-Mode Linux: its program, the folder of its modules, and of its libraries."""
-
-    program: Path
-    modules: Path
-    libraries: str
 
 
 class Suites(Protocol):
@@ -50,14 +29,11 @@ class Suites(Protocol):
     def kernel(self, suite: str, flavour: str, *, deadline: float) -> Kernel:
         """The suite's kernel, `cloud` or `full`."""
 
-    def uml(self, suite: str, *, deadline: float) -> SuiteUml:
-        """The suite's User-Mode Linux."""
+    def uml(self, suite: str, *, deadline: float) -> tuple[Path, Path, str]:
+        """The suite's User-Mode Linux: its program, its modules, the path of its libraries."""
 
     def packages(self, suite: str, names: Sequence[str], cache: Path) -> tuple[Path, ...]:
         """The .deb files of `names`, of what they need, and of the suite's essential packages."""
-
-    def cached(self) -> tuple[CachedSuite, ...]:
-        """The suites of which something is there.  Needs no network."""
 
 
 def suites() -> Suites:

@@ -5,6 +5,7 @@ The groups, and what an entry point of each is:
 
     powercut.commands, .commands.audit, .commands.doctor   a click command, of its own name
     powercut.clusters    opens what `--cluster` names (powercut.cli.cluster)
+    powercut.definitions reads definitions of machines (powercut.scenario.likeness)
     powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
     powercut.machines    a MachineRow (powercut.scenario.machines)
     powercut.suites      programs of Debian suites (powercut.machine.suites)

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from powercut.machine.likeness import KnowsMachines, Likeness
 from powercut.model.errors import UsageError
-from powercut.rig.rig import Rig
+from powercut.model.extras import loaded, registered
 from powercut.scenario.disk_machines import OF_A_MACHINE
+from powercut.scenario.likeness import Likeness
 from powercut.scenario.refusal_several import NAMELESS
 from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
 
-_KNOWS: str = "libvirt"
 _FILE_SYSTEMS = ("raw", "ext4")
 _SIZE = "64MiB"
 _RECORD_KIB = 16
@@ -28,25 +27,14 @@ _NAMELESS = tuple(bus.value for bus in NAMELESS)
 
 
 def likeness_here(name: str | None, definition: str | None, connect: str | None) -> Likeness:
-    """The same, of what this host has: a definition needs no libvirt."""
-    found = likeness_of(name, definition, connect)
-    return found if definition is None else _knows_machines().made_here(found)
+    """What machines are like the one called `name`, or the one that a text defines.
 
-
-def _knows_machines() -> KnowsMachines:
-    backend = Rig().backend(_KNOWS)
-    if not isinstance(backend, KnowsMachines):
-        raise UsageError(f"{_KNOWS} knows of no machines")
-    return backend
-
-
-def likeness_of(name: str | None, definition: str | None, connect: str | None) -> Likeness:
-    """What machines are like the one called `name`, or the one that a text defines."""
-    backend = _knows_machines()
-    if definition is not None:
-        return backend.likeness_of(definition, connect)
-    assert name is not None
-    return backend.likeness(name, connect)
+    Raises UsageError, HostError.
+    """
+    for place in registered("powercut.definitions").values():
+        found: Likeness = loaded(place)(name, definition, connect)
+        return found
+    raise UsageError("no extra that reads definitions of machines is installed")
 
 
 def scenario_like(likeness: Likeness) -> str:

@@ -51,5 +51,4 @@ def _of_this_host() -> UmlKernel:
 
 
 def _of_suite(suite: str) -> UmlKernel:
-    kernel = suites().uml(suite, deadline=time.monotonic() + _FETCH_S)
-    return UmlKernel(suite, kernel.program, kernel.modules, kernel.libraries)
+    return UmlKernel(suite, *suites().uml(suite, deadline=time.monotonic() + _FETCH_S))

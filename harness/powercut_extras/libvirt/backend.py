@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,6 @@ from xml.etree import ElementTree as ET
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.likeness import Likeness
 from powercut.machine.package import package_of
 from powercut.machine.parts import guest_parts, guest_versions
 from powercut.machine.port import (
@@ -32,20 +30,16 @@ from powercut.machine.qemu.accelerator import Accelerators
 from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.machine.qemu.tsc import host_tsc_khz
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import HostError, PowercutError, UsageError
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Start
 from powercut.model.versions import GUEST, HOST, SUITES
 from powercut.scenario.machines import MachineRow
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 from powercut_extras.libvirt.connection import connect as connect_to
-from powercut_extras.libvirt.connection import libvirt_module, require_may_start, usual_uri
-from powercut_extras.libvirt.definition import read_kept, read_likeness
+from powercut_extras.libvirt.connection import require_may_start, usual_uri
+from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.domain import BUSES, DomainSpec, Kept, cache_name, domain_xml
-from powercut_extras.libvirt.kubevirt import is_kubevirt, read_kubevirt
 from powercut_extras.libvirt.machine import LibvirtMachine
-from powercut_extras.libvirt.ovirt import is_ovf, read_ovirt
-from powercut_extras.libvirt.proxmox import read_proxmox
-from powercut_extras.libvirt.without import without_libvirt
 
 LIBVIRT: Final = MachineRow("powercut_extras.libvirt.backend:LibvirtBackend")
 """What this extra registers."""
@@ -153,41 +147,6 @@ class LibvirtBackend:
             LibvirtMachine(connection, own.uuid, all_under_test(spec), xml, folder) as machine,
         ):
             yield MachineAndChannel(machine, channel)
-
-    def likeness(self, name: str, connect: str | None) -> Likeness:
-        """Of a domain, running or not."""
-        connection = connect_to(connect or usual_uri())
-        libvirt = libvirt_module()
-        try:
-            domain = connection.lookupByName(name)
-            text = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
-        except libvirt.libvirtError as error:
-            there = [one.name() for one in connection.listAllDomains()]
-            near = difflib.get_close_matches(name, there, 3)
-            raise UsageError(
-                f"no domain {name!r} at {connect or usual_uri()}: {error}",
-                hint=f"did you mean {', '.join(near)}?" if near else "`virsh list --all`",
-            ) from None
-        return read_likeness(text, connect)
-
-    def likeness_of(self, definition: str, connect: str | None) -> Likeness:
-        """Of a domain's XML, or of a machine of oVirt, KubeVirt or Proxmox VE."""
-        if definition.lstrip().startswith("<"):
-            read = read_ovirt if is_ovf(definition) else read_likeness
-            return read(definition, connect)
-        if is_kubevirt(definition):
-            return read_kubevirt(definition, connect)
-        return read_proxmox(definition, connect)
-
-    def made_here(self, likeness: Likeness) -> Likeness:
-        """As QEMU has it where there is no libvirt, or none that may start a domain."""
-        if any(disk.settings.get("connect") for disk in likeness.disks):
-            return likeness  # a connection that was named is to be used
-        try:
-            require_may_start(usual_uri())
-        except HostError as error:
-            return without_libvirt(likeness, str(error))
-        return likeness
 
     # What a machine is made of
 

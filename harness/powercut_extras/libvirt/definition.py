@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.machine.qemu.build import PROGRAM
 from powercut.model.errors import UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
+from powercut.scenario.likeness import DiskLikeness, Likeness
 from powercut_extras.libvirt.domain import BUSES, Kept
 
 _LARGEST: Final = 1 << 20

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
+from powercut.scenario.likeness import Likeness
 from powercut.scenario.yaml_file import parse_yaml
 from powercut_extras.libvirt.definition import read_likeness
 from powercut_extras.libvirt.translated import (

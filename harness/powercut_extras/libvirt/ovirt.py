@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from powercut.machine.likeness import Likeness
 from powercut.model.errors import UsageError
+from powercut.scenario.likeness import Likeness
 from powercut_extras.libvirt.definition import read_likeness
 from powercut_extras.libvirt.translated import (
     LARGEST,

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.model.machine import Bus
+from powercut.scenario.likeness import DiskLikeness, Likeness
 from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.domain import Kept
 

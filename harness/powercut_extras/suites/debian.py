@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.doctor.host import Probe
-from powercut.machine.suites import CachedSuite, Suites
+from powercut.machine.suites import Suites
 from powercut.paths import CACHE
 from powercut_extras.suites import daemon, packages, unpacked
 
@@ -21,7 +21,6 @@ class DebianSuites:
     kernel = staticmethod(unpacked.suite_kernel)
     uml = staticmethod(unpacked.suite_uml)
     packages = staticmethod(packages.suite_packages)
-    cached = staticmethod(unpacked.cached_suites)
 
 
 SUITES: Final[Suites] = DebianSuites()
@@ -39,7 +38,7 @@ def probe(*, fresh: bool) -> Probe:
     return Probe("suites", True, text)
 
 
-def _versions_in(item: CachedSuite) -> list[str]:
+def _versions_in(item: unpacked.CachedSuite) -> list[str]:
     qemu = [f"QEMU {item.qemu}"] if item.qemu else []
     uml = [f"User-Mode Linux {release}" for release in item.uml]
     return [*qemu, *(f"Linux {release}" for release in item.kernels), *uml]

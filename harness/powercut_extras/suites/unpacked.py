@@ -24,6 +24,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,6 @@ from powercut.machine.guest.kernel_package import (
 )
 from powercut.machine.lock import locked
 from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
-from powercut.machine.suites import CachedSuite, SuiteUml
 from powercut.machine.tool import run_tool
 from powercut.model.errors import HostError, UsageError
 from powercut.model.versions import SUITES, UML_SUITES
@@ -63,6 +63,17 @@ exec "$here/{loader}" --inhibit-cache --library-path "{libraries}" "$here/{binar
     -L "$here/root/usr/share/qemu" -L "$here/root/usr/share/seabios" \\
     -L "$here/root/usr/lib/ipxe/qemu" "$@"
 """
+
+
+@dataclass(frozen=True)
+class CachedSuite:
+    """What of a suite is there; `size` in bytes, without what apt keeps."""
+
+    suite: str
+    qemu: str
+    kernels: tuple[str, ...]
+    size: int
+    uml: tuple[str, ...] = ()
 
 
 def suite_folder(suite: str) -> Path:
@@ -121,8 +132,9 @@ def suite_kernel(suite: str, flavour: str, *, deadline: float) -> Kernel:
     return load_kernel(place)
 
 
-def suite_uml(suite: str, *, deadline: float) -> SuiteUml:
-    """The User-Mode Linux of `suite`; fetched (about 40 MB) and unpacked if it is not there.
+def suite_uml(suite: str, *, deadline: float) -> tuple[Path, Path, str]:
+    """The User-Mode Linux of `suite`, fetched (about 40 MB) and unpacked if it is not there: its
+    program, the folder of its modules, the path of its libraries.
 
     Raises HostError with a remedy, or DeadlineExceeded.
     """
@@ -141,9 +153,9 @@ def suite_uml(suite: str, *, deadline: float) -> SuiteUml:
     if suite not in SUITES:
         # Older than what is preloaded into it (guests/uml): it runs with the host's libc, which
         # still has all that the older one had.
-        return SuiteUml(root / "usr/bin" / _UML, place / _UML_MODULES, "")
+        return root / "usr/bin" / _UML, place / _UML_MODULES, ""
     folders = [str(folder) for folder in library_folders(root)]
-    return SuiteUml(place / _UML, place / _UML_MODULES, ":".join(folders))
+    return place / _UML, place / _UML_MODULES, ":".join(folders)
 
 
 def _unpack_uml(debs: Sequence[Path], folder: Path, place: Path, *, deadline: float) -> None:

@@ -31,17 +31,13 @@ class Guest:
     """The other end: speaks the wire, has no mind of its own."""
 
     def __init__(self, channel: GuestChannel) -> None:
-        address = channel.address
-        if isinstance(address, tuple):
-            self.socket = socket.create_connection(address, timeout=SOON_S)
-        else:
-            self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(SOON_S)
-            try:
-                self.socket.connect(str(address))
-            except BaseException:
-                self.socket.close()
-                raise
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(SOON_S)
+        try:
+            self.socket.connect(str(channel.address))
+        except BaseException:
+            self.socket.close()
+            raise
         self._decoder = Decoder()
         self._commands: list[Message] = []
 
@@ -93,14 +89,9 @@ def behind(function, *args):
         raise failures[0]
 
 
-@pytest.fixture(params=["unix", "tcp"])
-def channel(request, tmp_path):
-    history = tmp_path / "history.bin"
-    if request.param == "unix":
-        made = GuestChannel.on_unix(tmp_path / "ctl", history_file=history)
-    else:
-        made = GuestChannel.on_tcp(history_file=history)
-    with made:
+@pytest.fixture
+def channel(tmp_path):
+    with GuestChannel.on_unix(tmp_path / "ctl", history_file=tmp_path / "history.bin") as made:
         yield made
     assert not (tmp_path / "ctl").exists()
     assert not [thread for thread in threading.enumerate() if thread.name == "channel"]

@@ -31,7 +31,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE
 from powercut.rig import commands
 from powercut.rig.rig import Rig
-from powercut.scenario.machines import LOOP, MACHINES, UML
+from powercut.scenario.machines import LOOP, MACHINES, UML, backends, row_of
 from powercut.scenario.settings import (
     DiskSettings,
     FilesystemSettings,
@@ -41,7 +41,7 @@ from powercut.scenario.settings import (
 
 BOOT_S = 120
 END_S = 60
-MADE = sorted(name for name, row in MACHINES.items() if not row.own_system)
+MADE = sorted(name for name in {*MACHINES, *backends()} if not row_of(name).own_system)
 """Machines that powercut makes; of one that is there already nothing is there for a test."""
 OF_PROGRAMS = sorted(name for name, row in MACHINES.items() if row.of_programs)
 """Those without an agent, which alone date their lines and shut down by themselves."""
@@ -90,7 +90,7 @@ def case(request, monkeypatch):
         monkeypatch.setattr("powercut_extras.libvirt.backend.usual_uri", lambda: uri)
     monkeypatch.setitem(MACHINES, "fake", FAKE)
     backend = machine_backend(name, CACHE)
-    if not MACHINES[name].of_programs:
+    if not row_of(name).of_programs:
         return Case(Rig(CACHE, backend))
     cell = program(name)
     if problems := backend.problems(cell.machine):

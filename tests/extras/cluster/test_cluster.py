@@ -43,7 +43,9 @@ SEED = 7
 @pytest.fixture(autouse=True)
 def _fake_machine(monkeypatch):
     runs_on_it(monkeypatch)
-    monkeypatch.setattr("powercut.cluster.worker.ready_rig", lambda *_: Rig(CACHE, FakeBackend()))
+    monkeypatch.setattr(
+        "powercut_extras.cluster.worker.ready_rig", lambda *_: Rig(CACHE, FakeBackend())
+    )
     monkeypatch.setattr(workers, "_NOBODY_S", 0.0)
 
 

@@ -17,7 +17,10 @@ from powercut.doctor.answers import table
 from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement
 from powercut.machine.qemu.accelerator import Proof
 from powercut.model.errors import HostError
+from powercut.model.extras import registered
 from powercut.model.machine import Accelerator
+
+ALL = [*NAMES, *registered("powercut.doctor")]
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def test_every_probe_answers_and_every_lack_has_a_remedy(
     proofs: dict[Accelerator, Proof],
 ) -> None:
     probes = examine()
-    assert [probe.name for probe in probes] == list(NAMES)
+    assert [probe.name for probe in probes] == ALL
     for probe in probes:
         assert probe.found
         if not probe.ok:
@@ -187,11 +190,11 @@ def test_json_for_programs(
 ) -> None:
     status = answers.main(tmp_path / "found.json")
     found = json.loads((tmp_path / "found.json").read_text())["probes"]
-    assert [entry["name"] for entry in found] == list(NAMES)
+    assert [entry["name"] for entry in found] == ALL
     assert set(found[0]) == {field.name for field in dataclasses.fields(Probe)}
     assert status == (0 if all(e["ok"] for e in found if e["needed"]) else 3)
     assert "nbdkit" in capsys.readouterr().out
     answers.main(Path("-"))
     captured = capsys.readouterr()
-    assert [entry["name"] for entry in json.loads(captured.out)["probes"]] == list(NAMES)
+    assert [entry["name"] for entry in json.loads(captured.out)["probes"]] == ALL
     assert "nbdkit" in captured.err

@@ -19,8 +19,9 @@ import yaml
 from powercut.model.errors import HostError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.report.explained import explain
-from powercut.rig.likeness import likeness_of, scenario_like
+from powercut.rig.likeness import scenario_like
 from powercut_extras.libvirt.connection import connect
+from powercut_extras.libvirt.likeness import likeness
 
 BOTH_SIDES = """\
 machine: {{backend: libvirt, connect: "{uri}", bus: {bus}, aio: {aio}}}
@@ -131,7 +132,7 @@ def test_of_a_domains_disks_the_one_that_drops_flushes_is_named(run, tmp_path, l
     libvirt = connect(libvirt_uri)
     theirs = libvirt.defineXML(text.replace("</devices>", f"{second}</devices>"))
     try:
-        scenario = scenario_like(likeness_of("shop", None, libvirt_uri))
+        scenario = scenario_like(likeness("shop", None, libvirt_uri))
     finally:
         theirs.undefine()
     path = tmp_path / "shop.yaml"

@@ -97,8 +97,3 @@ def test_a_list_names_no_file_elsewhere(fetched, tmp_path):
     (tmp_path / "secret").write_text("secret")
     about.write_text(json.dumps({"files": ["../../../secret"]}))
     assert "secret" not in get(tmp_path, "python3")
-
-
-def test_versions_are_told_as_apt_writes_them():
-    files = [Path("postgresql_15%2b248_all.deb"), Path("libc6_2.36-9_amd64.deb")]
-    assert packages.versions_of(files, ["postgresql"]) == "postgresql 15+248"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import fake_remote
@@ -23,11 +24,12 @@ from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.paths import ROOT
 from powercut.report.explained import explain
 from powercut.scenario.load import load_scenario
-from powercut.scenario.machines import MACHINES, MachineRow
+from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import ControlKind
+from powercut_extras.elsewhere.backend import FOREIGN as OURS
 
 KEPT = 5
-FOREIGN = MachineRow("fake_remote:fake_backend", EvidenceLevel.LIVE_ONLY, own_system=True)
+FOREIGN = replace(OURS, place="fake_remote:fake_backend")
 
 
 @pytest.fixture

@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.machine.likeness import DiskLikeness, Likeness
 from powercut.model.errors import UsageError
 from powercut.rig.likeness import scenario_like
+from powercut.scenario.likeness import DiskLikeness, Likeness
 from powercut.scenario.load import expand, parse_scenario
-from powercut_extras.libvirt.backend import LibvirtBackend
 from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.kubevirt import read_kubevirt
+from powercut_extras.libvirt.likeness import likeness_of
 from powercut_extras.libvirt.ovirt import read_ovirt
-
-BACKEND = LibvirtBackend(Path("/nowhere"))
 
 KUBEVIRT = """\
 apiVersion: kubevirt.io/v1
@@ -117,7 +115,7 @@ def test_a_machine_of_ovirt() -> None:
 def test_the_kind_of_a_definition_is_seen_and_its_scenario_can_be_run(
     text: str, tmp_path: Path
 ) -> None:
-    likeness = BACKEND.likeness_of(text, None)
+    likeness = likeness_of(text, None)
     assert "a build of" in likeness.differs[0]
     scenario = parse_scenario(scenario_like(likeness), tmp_path / "domain.yaml")
     cells = expand(scenario, seed=1).cells
@@ -144,7 +142,7 @@ def test_the_kind_of_a_definition_is_seen_and_its_scenario_can_be_run(
 )
 def test_what_is_no_machine_that_can_be_made_is_refused(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        BACKEND.likeness_of(text, None)
+        likeness_of(text, None)
 
 
 @given(st.data())
@@ -156,4 +154,4 @@ def test_a_definition_full_of_nonsense_is_read_or_refused(data: st.DataObject) -
             text[:at] + data.draw(st.text(max_size=4)) + text[at + data.draw(st.integers(0, 9)) :]
         )
     with contextlib.suppress(UsageError):
-        assert isinstance(BACKEND.likeness_of(text, None), Likeness)
+        assert isinstance(likeness_of(text, None), Likeness)

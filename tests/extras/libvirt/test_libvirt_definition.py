@@ -108,7 +108,7 @@ def test_libvirt_is_used_where_it_can_be_or_was_asked_for(why, connect, backend,
         if why:
             raise HostError(why)
 
-    monkeypatch.setattr("powercut_extras.libvirt.backend.require_may_start", may_start)
+    monkeypatch.setattr("powercut_extras.libvirt.likeness.require_may_start", may_start)
     likeness = likeness_here(None, DOMAIN, connect)
     assert likeness.disks[0].settings.get("backend") == backend
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that are there already, as the settings of machines that are like them."""
+"""Machines that are there already, as the settings of machines that are like them.
+
+An extra's `powercut.definitions` is called with `name`, `definition` and `connect`, of which one of
+the first two is not None, and returns a Likeness; it raises UsageError for what makes no sense.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,3 @@ class Likeness:
         """A name for a scenario of it: small letters, digits and hyphens."""
         words = re.sub(r"[^a-z0-9]+", "-", self.machine.lower()).strip("-")
         return f"domain-{words or 'unnamed'}"
-
-
-@runtime_checkable
-class KnowsMachines(Protocol):
-    """A backend that can be asked for machines which others have made; it only reads."""
-
-    def likeness(self, name: str, connect: str | None) -> Likeness:
-        """Of the machine called `name`.  Raises UsageError if there is none."""
-
-    def likeness_of(self, definition: str, connect: str | None) -> Likeness:
-        """Of a machine that is defined by a text.  Raises UsageError if it makes no sense."""
-
-    def made_here(self, likeness: Likeness) -> Likeness:
-        """The same, of what this host has; `differs` says what for."""
