@@ -28,7 +28,7 @@ from bench.representatives import UNIFORM, selected
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState
-from powercut.explore.place_names import names_of
+from powercut.explore.disks import names_of
 from powercut.explore.state_judge import Judgement, open_judge
 from powercut.model.verdict import Verdict
 from powercut.model.versions import HOST

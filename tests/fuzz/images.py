@@ -48,7 +48,7 @@ def growing(data: bytes) -> object:
 
 def kernel(data: bytes) -> object:
     """A kernel, packed or not, and a module."""
-    from powercut.machine.guest.vmlinux import extract_vmlinux, has_pvh_entry, read_module
+    from powercut.machine.guest.kernel_package import extract_vmlinux, has_pvh_entry, read_module
 
     if data.startswith(b"\x7fELF"):
         return has_pvh_entry(data)

@@ -58,7 +58,7 @@ def _messages(data: bytes) -> bytes:
 
 def guest_lines(data: bytes) -> object:
     """Lines of a guest's program: in messages of its agent's, or as they are."""
-    from powercut.channel.guest_source import GuestSource
+    from powercut.channel.line_channel import GuestSource
     from powercut.channel.line_sources import StreamSource
 
     found: list[object] = []
@@ -117,8 +117,7 @@ def uml_answer(data: bytes) -> object:
     """What PID 1 of a User-Mode Linux leaves in the memory that it shares with the controller."""
     from powercut.recover.files_read import reads_in
     from powercut.recover.uml.answer import Trouble, observe
-    from powercut.recover.uml.files import places_in
-    from powercut.recover.uml.log import log_bytes
+    from powercut.recover.uml.engine import log_bytes, places_in
     from powercut.recover.uml.share import Share, Verb
 
     share = Share(1 << 16)

@@ -182,7 +182,7 @@ def certificate(data: bytes) -> object:
 def observation(data: bytes) -> object:
     """What came back after a cut."""
     from powercut.model.binding import Binding
-    from powercut.store.observation import read_observation
+    from powercut.store.trial_dir import read_observation
 
     with _folder() as folder:
         (folder / "observation.json").write_bytes(data)

@@ -21,7 +21,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.history import RECORDS_MAX
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import LsnRange, merged_ranges
-from powercut.store.observation import read_observation
+from powercut.store.trial_dir import read_observation
 from powercut.store.trial_result import lost_lsns
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.slots import SlotState

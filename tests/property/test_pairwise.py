@@ -8,7 +8,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.scenario.pairwise import covering, pairs_of
+from powercut.scenario.choose import covering, pairs_of
 
 
 @st.composite

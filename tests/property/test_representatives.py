@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.known_bugs.files import Files
-from powercut.crash import unlike_acks
+from powercut.crash import order
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
@@ -226,7 +226,7 @@ def test_a_name_that_is_new_each_time_makes_no_more_groups(spaces):
 def test_kinds_outstanding_at_acks_are_counted_as_they_are_told_one_by_one(spaces):
     for space in spaces:
         acks, kinds = events(space, [InstantKind.ACK]), kinds_of(space)
-        counted = set(zip(*unlike_acks._outstanding(space, acks, kinds), strict=True))
+        counted = set(zip(*order._outstanding(space, acks, kinds), strict=True))
         assert counted == {
             (at, kinds.rank[write])
             for block in space.volatile_at(acks)

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from powercut import __version__
-from powercut.campaign.further import Further
 from powercut.crash.explore import InstantKind
+from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
+from powercut.crash.kinds import kinds_of
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
@@ -21,8 +25,10 @@ from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Li
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.enough import LONGER
 from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.folder import FolderTimeline
 from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
+from powercut.model.units import NEVER
 from powercut.recording.consent import require_consent_to
 from powercut.recording.folder import CaptureRecording, open_capture
 from powercut.recover.native.folder import (
@@ -39,6 +45,7 @@ from powercut.rig.kept_inodes import kept_inodes
 from powercut.rig.scratch import scratch
 from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
 from powercut.verdict.folder import verdict_of_capture
+from powercut.workload.program.claims import history_of
 
 STATE_S: Final = 60.0
 """What one check may take, if nothing is said."""
@@ -50,7 +57,7 @@ class CaptureOrder:
 
     The cut comes after `acks` operations, after `seconds`, or when the command ends, whichever
     is first; 0 `acks` are none.  With `goes_on` so many acks are the least
-    (powercut.campaign.further).  One that has begun, and acknowledged too little to prove anything,
+    (`further`).  One that has begun, and acknowledged too little to prove anything,
     may take `LONGER` times as long.  With `share` the command runs in a guest that shares the
     folder.  No promise rests on what it leaves in the places of `scratch`.
     """
@@ -219,3 +226,50 @@ def progress_text(event: ExploreProgress) -> str:
 def same_outcome(one: CaptureResult, other: CaptureResult) -> bool:
     """Whether two verdicts on one recording agree; a budget of time may see other states."""
     return one.verdict == other.verdict
+
+
+# Whether a run that has done what it was asked for goes on: a fault may begin later.
+#
+# While there is time and room, it does until `_SHARE` of its seconds are used and no new kind of
+# call (powercut.crash.kinds: a call, and the role of its file) has come in its second half.  A
+# program that rotates a log seldom is so met with its first rotation, if one is near.
+
+_SHARE: Final = 0.25
+_TIMES: Final = 4
+"""How many times the operations that were asked for: each makes every state larger."""
+
+_ROOM: Final = 64 << 20
+"""Bytes written: the disk beside has to have room for them, too."""
+
+
+class Further:
+    """Looks after a run that began just now; `log` is that of its folder, without suffixes."""
+
+    def __init__(self, log: Path, *, asked: int, seconds: float) -> None:
+        self._log = log
+        self._most = _TIMES * asked
+        self._until = asked
+        self._not_before = time.monotonic() + seconds * _SHARE
+
+    def is_enough(self, acked: int) -> bool:
+        """Whether the power may go after so many operations."""
+        if acked >= self._most or self._log.with_suffix(".data").stat().st_size >= _ROOM:
+            return True
+        if acked < self._until or time.monotonic() < self._not_before:
+            return False
+        try:
+            self._until = 2 * operations_before_newest(read_folder_log(self._log))
+        except DamagedRecording:  # of what is written just now an event may stand before another
+            return False
+        return acked >= self._until
+
+
+def operations_before_newest(folder: FolderTimeline) -> int:
+    """How many operations were acknowledged when the newest kind of call came first."""
+    history = history_of(folder.said, int(NEVER))
+    space = FolderSpace(folder, Promise.JOURNAL, history)
+    _, first = np.unique(kinds_of(space).rank, return_index=True)
+    if not len(first):
+        return 0
+    newest = max(space.rows[at].request.submitted_ns for at in first.tolist())
+    return int(np.sort(history.ack_ns).searchsorted(newest))

@@ -3,7 +3,7 @@
 
 A disk shows what one file system and kernel do, which may keep more than any of them promises.
 Captured files show what the program itself asked for.  Each sees what the other cannot, so both are
-recorded, first the files, whose calls say how far a run has to go (powercut.campaign.further), then
+recorded, first the files, whose calls say how far a run has to go (powercut.campaign.folder), then
 the disk with as many operations.  Both are judged under three promises, from what holds in most
 places to what holds everywhere:
 

@@ -14,7 +14,7 @@ What is required, and when:
    from the instant at which it had ended.  Before that it may be there.
 
 Recoveries cost more than states: they are drawn from the states that were checked, by a seed,
-and few states of each: see `states_of` for disks, powercut.explore.folder_depth for folders.
+and few states of each: see `states_of` for disks, powercut.explore.folder for folders.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ What is checked, and what follows from it:
 
 1. Each state is legal at its instant, and judged against what was required and attempted then.
 2. A state that an engine could not recover for reasons of its own is INCOMPLETE.
-3. What is lost must agree with exposure analysis (powercut.explore.exposure_agreement).
+3. What is lost must agree with exposure analysis (powercut.explore.disks).
 4. Nothing found in states that were checked is SAFE; no state checked is not.
 
 If second cuts are wanted, a part of the budget is theirs: recoveries of states that were

@@ -10,10 +10,10 @@ from powercut.model.confidence import interval, percent
 from powercut.model.contract import CutKind
 from powercut.model.units import count, milliseconds
 from powercut.model.verdict import EvidenceLevel, FindingKind, Origin, Verdict, merged_ranges
-from powercut.report.disk_words import blamed
 from powercut.report.words import Unit, ranges, unit_of, with_article
 from powercut.scenario.machines import row_of
 from powercut.scenario.settings import ControlKind
+from powercut.store.disk_share import DiskShare
 from powercut.store.reasons import LIVE_ONLY, in_groups, live_words
 from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
 
@@ -150,3 +150,24 @@ def _what_was_exposed(exposure: Exposure, any_lost: bool) -> str:
         end = f"for up to {milliseconds(exposure.longest_ms)}"
     sentence = f"{who} {verb} acknowledged while not yet durable on the disk, {end}"
     return f"{sentence}." if any_lost else f"{sentence}: a cut in that time may lose them."
+
+
+# Which of several disks is to blame, in a sentence.
+
+
+def blamed(disks: Sequence[DiskShare]) -> list[str]:
+    """A sentence for each disk that lied, or was sent no flush, where another did and was not."""
+    if not any(disk.flushes > disk.ignored for disk in disks):
+        return []
+    return [sentence for disk in disks if (sentence := _of(disk))]
+
+
+def _of(disk: DiskShare) -> str:
+    if disk.ignored:
+        return (
+            f"Disk {disk.name} ignored {disk.ignored:,} of {disk.flushes:,} flushes and writes "
+            "with FUA."
+        )
+    if disk.writes and not disk.flushes:
+        return f"Disk {disk.name} was sent {disk.writes:,} writes and no flush."
+    return ""

@@ -6,11 +6,12 @@ A mistake reads `file:line:column: key.path: message, got VALUE; did you mean NE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -20,6 +21,8 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 
 from powercut.model.errors import UsageError
 from powercut.scenario.choose import (
@@ -29,7 +32,6 @@ from powercut.scenario.choose import (
     left_out_as_impossible,
 )
 from powercut.scenario.expand import Draft, Drafts, drafts, merge
-from powercut.scenario.folders import with_folders
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.preset_use import PresetUse, preset_text, scenario_text, use_presets
 from powercut.scenario.refusal import Reason, refusals
@@ -296,3 +298,42 @@ def _keys_beside(loc: KeyPath) -> tuple[str, ...]:
     if models and len(loc) == 3:
         models = {"cut": (TriggerSettings,)}.get(str(loc[0]), ())
     return tuple(dict.fromkeys(key for model in models for key in model.model_fields))
+
+
+# Where a scenario's programs are: below its own folder, written down.
+#
+# What is kept of a run is the text of its scenario, in another folder.  So the text says where
+# the programs start before anything else is done with it.
+
+FOLDER: Final = "folder"
+_KIND: Final = "kind"
+_PROGRAM: Final = "program"
+
+
+def with_folders(text: str, document: CommentedMap, path: Path) -> str:
+    """`text`, in which every program says where it starts: by default in the folder of `path`.
+
+    `document` is what was read from it, and says so afterwards, too.  A text without programs is
+    the same as before.
+    """
+    places = list(_places(document))
+    if not places:
+        return text
+    for mapping, key in places:
+        mapping[key] = str(path.absolute().parent)
+    out = io.StringIO()
+    yaml = YAML(typ="rt")
+    yaml.width = 1000
+    yaml.dump(document, out)
+    return out.getvalue()
+
+
+def _places(document: CommentedMap) -> Iterator[tuple[Any, str]]:
+    workload = document.get("workload")
+    if isinstance(workload, dict) and workload.get(_KIND) == _PROGRAM and FOLDER not in workload:
+        yield workload, FOLDER
+    cells = document.get("cells")
+    for cell in cells if isinstance(cells, list) else []:
+        key = f"workload.{FOLDER}"
+        if isinstance(cell, dict) and cell.get(f"workload.{_KIND}") == _PROGRAM and key not in cell:
+            yield cell, key

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
+from powercut.model.errors import UsageError
 from powercut.model.machine import (
     Aio,
     BackingImage,
@@ -21,28 +22,138 @@ from powercut.model.machine import (
     Start,
     is_dax,
 )
-from powercut.scenario.choices import SMALLEST_DISK
+from powercut.model.verdict import EvidenceLevel
+from powercut.scenario.choices import SMALLEST_DISK, ControlKind, Expect
+from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.format_options import refused_format_options
-from powercut.scenario.machines import UML, USUAL
+from powercut.scenario.machines import UML, USUAL, row_of
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.place import place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
-from powercut.scenario.refusal_hotplug import refusals_of_hotplug
-from powercut.scenario.refusal_layers import refusals_of_layers
-from powercut.scenario.refusal_live import refusals_of_level
 from powercut.scenario.refusal_moves import refusals_of_moves
-from powercut.scenario.refusal_queues import refusals_of_queues
 from powercut.scenario.refusal_several import refusals_of_several
 from powercut.scenario.settings import (
     DiskModel,
+    DiskSettings,
     FilesystemType,
     GuestWriteCache,
+    MachineSettings,
     Parameters,
     ProgramSettings,
     Switch,
 )
+from powercut.scenario.settings_several import Holds
 from powercut.scenario.workloads import WORKLOADS, load
+
+# Threads and queues that a disk does not have, or that its guest would not use.
+
+_KEYS: Final = ("iothread", "queues")
+_SCSI: Final = (Bus.VIRTIO_SCSI, Bus.VIRTIO_SCSI_FUA)
+
+
+def refusals_of_queues(p: Parameters) -> Iterator[Reason]:
+    """Why a disk cannot have the thread or the queues that it is to have: (dotted key, reason)."""
+    machines = machines_of_disks(p)
+    names = [part.name for part in p.disk.parts] or [""]
+    for name, machine in zip(names, machines, strict=True):
+        for key, reason in _queues_of_disk(machine):
+            if machine is machines[0]:
+                yield f"machine.{key}", reason
+            else:
+                yield "disk.also", f"{name}: {key}: {reason}"
+    shared = {machine.queueing for machine in machines if machine.bus in _SCSI}
+    if len(shared) > 1:
+        yield (
+            "disk.also",
+            "disks on virtio-scsi share a controller, with its thread and its queues: give each "
+            "the same iothread and queues",
+        )
+    liked = any(machine.like is not None for machine in machines)
+    for key in _KEYS:
+        if liked and any(getattr(machine, key) for machine in machines):
+            yield f"machine.{key}", "the domain that it is made like says so itself (machine.like)"
+
+
+def _queues_of_disk(machine: MachineSettings) -> Iterator[Reason]:
+    bus = machine.bus
+    if machine.iothread and not bus.threaded:
+        yield (
+            "iothread",
+            f"QEMU handles a disk on {bus.value} in its main loop; virtio-blk or virtio-scsi",
+        )
+    if machine.queues and not bus.multiqueue:
+        yield "queues", f"a disk on {bus.value} has no such choice; virtio-blk, virtio-scsi or nvme"
+    elif machine.queues > machine.cpus:
+        yield (
+            "queues",
+            f"a guest uses at most one a processor, and this one has {machine.cpus}: "
+            f"machine.cpus: {machine.queues}",
+        )
+    if machine.export is Export.VHOST_USER_BLK:
+        for key in _KEYS:
+            if getattr(machine, key):
+                yield key, "with vhost-user-blk requests go to the daemon, past QEMU; leave it out"
+
+
+# Combinations with layers between disk and file system that are not built, or cannot be.
+
+_KEY: Final = "disk.layers"
+_SECTOR: Final = 512
+
+
+def refusals_of_layers(p: Parameters) -> Iterator[Reason]:
+    """Why these layers cannot be used so: (dotted key, reason) each."""
+    held = [disk.holds is Holds.LAYERS for disk in p.disk.also]
+    if not p.disk.layers:
+        if any(held):
+            yield "disk.also", "`holds: layers` goes with disk.layers"
+        return
+    if not isinstance(p.workload, ProgramSettings) or place_of(p).machine != UML:
+        yield (
+            _KEY,
+            "layers are activated in User-Mode Linux alone, below a program: workload.kind: "
+            "program with `root: host`, or with `where: no-vm`",
+        )
+    if not all(held):
+        yield "disk.also", "below layers each disk holds them: `holds: layers`"
+    try:
+        stack = p.disk.stack
+    except UsageError as error:
+        yield _KEY, str(error)
+        return
+    smallest = SMALLEST_DISK[p.filesystem.type]
+    if stack is not None and stack.sectors * _SECTOR < smallest:
+        yield (
+            "disk.size",
+            f"{p.filesystem.type.value} needs {format_size(smallest)}, and the layers leave "
+            f"{format_size(stack.sectors * _SECTOR)} of it",
+        )
+
+
+# Disks that cannot be plugged into a guest that runs.
+
+
+def refusals_of_hotplug(p: Parameters) -> Iterator[Reason]:
+    """Why `machine.hotplug` cannot be: (dotted key, reason) each."""
+    machine, key = p.machine, "machine.hotplug"
+    if not machine.hotplug:
+        return
+    if machine.backend != USUAL:
+        yield key, f"disks of {machine.backend} are there at boot; use machine.backend: {USUAL}"
+    if p.workload.kind != "wal":
+        yield (
+            key,
+            "the guest of a program has other disks, before this one; use kind: wal",
+        )
+    if not machine.bus.hotpluggable:
+        known = ", ".join(bus.value for bus in Bus if bus.hotpluggable)
+        yield key, f"no disk on {machine.bus.value} is plugged in while its guest runs; {known}"
+    if machine.export is Export.VHOST_USER_BLK:
+        yield key, "the disk of vhost-user-blk is there at boot; another export, or none"
+    if machine.during:
+        yield key, "a guest that moves or restarts has its disk at boot; leave machine.during out"
+
 
 Reason = tuple[str, str]
 Rule = Callable[[Parameters], Iterator[Reason]]
@@ -276,3 +387,61 @@ _RULES: Final[tuple[Rule, ...]] = (
     refusals_of_several,
     refusals_of_layers,
 )
+
+
+# Combinations that cannot work where the machine keeps its disk to itself, and those that ask for
+# less than is there.
+#
+# Of such a disk powercut decides nothing and records nothing: its cuts can be judged, and no more.
+
+_USUAL_DISK: Final = DiskSettings()
+
+
+def refusals_of_level(p: Parameters) -> Iterator[Reason]:
+    """What the machine's evidence does not allow: (dotted key, reason) each."""
+    backend = p.machine.backend
+    if row_of(backend).evidence_level is EvidenceLevel.RECORDED:
+        if p.expect is Expect.SURVIVED:
+            yield "expect", f"{backend} records its disk, which shows more: expect safe or lossy"
+        if ControlKind.NO_FLUSH in (p.controls or ()):
+            yield "controls", f"{backend} records its disk: lying-disk shows what no-flush would"
+        return
+    if p.expect is Expect.SAFE:
+        yield (
+            "expect",
+            f"the disk of {backend} is not recorded, and cuts alone never make SAFE: "
+            "expect survived or lossy",
+        )
+    yield from _live_of_disk(p)
+    if p.cut.trigger.flushes is not None:
+        yield "cut.trigger", f"no flush of {backend} is seen; use acks, after or random"
+    usual = CutPolicy.DROP if p.cut.kind is CutKind.POWER_LOSS else CutPolicy.KEEP
+    if p.cut.policy is not usual:
+        yield "cut.policy", f"the disk of {backend} decides what a cut leaves; leave it out"
+    states = p.explore
+    if states.budget not in ("auto", "off") or states.after or states.depth:
+        yield "explore", f"{backend} records no disk whose crash states could be recovered"
+    for kind in p.controls or ():
+        if kind is ControlKind.NO_FLUSH and row_of(backend).own_system:
+            if p.cut.kind is not CutKind.POWER_LOSS:
+                yield (
+                    "controls",
+                    f"{p.cut.kind.value} leaves the disk its power, and so its cache: no-flush is "
+                    "for cut.kind: power-loss",
+                )
+        elif kind is not ControlKind.NO_SYNC:
+            yield "controls", f"{kind.value} is another disk, and {backend} has its own: no-sync"
+
+
+def _live_of_disk(p: Parameters) -> Iterator[Reason]:
+    backend = p.machine.backend
+    for key in DiskSettings.model_fields:
+        if key != "size" and getattr(p.disk, key) != getattr(_USUAL_DISK, key):
+            yield (
+                f"disk.{key}",
+                f"the disk is that of {backend}, which does as it does; leave it out",
+            )
+    if p.machine.aio is not Aio.NBD:
+        yield "machine.aio", f"the disk is that of {backend}; leave it out"
+    if p.machine.format is not ImageFormat.RAW:
+        yield "machine.format", f"the disk is that of {backend}; leave it out"

@@ -7,29 +7,31 @@ Whatever goes wrong before the recording is complete is written into it as its
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from powercut.channel.port import Channel
-from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk
+from powercut.machine.port import Ended, LosesPower, Machine, OwnDisk, PlugsDisk
 from powercut.model.contract import CutKind
-from powercut.model.errors import HostError, PowercutError
+from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.events import Phase
 from powercut.model.extras import loaded
 from powercut.model.verdict import EvidenceLevel
+from powercut.rig.commands import DISKS_AT_BOOT, NO_DISKS
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.environment import withheld
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
+from powercut.rig.set_up import Deadline
 from powercut.scenario.place import Files, place_of
 from powercut.store.binding import new_recording
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.disks import TrialDisk, UnseenDisk, captured, machine_of
-from powercut.trial.hotplug import plug_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 from powercut.trial.program import ProgramWork
 from powercut.trial.system import GuestSystem, KernelSystem
@@ -206,3 +208,42 @@ class Recorder:
             )
         run.cut_ns = disk.cut(run.directory.recovery_log, timeout_s=timeout_s)
         channel.drain(timeout_s=timeout_s)
+
+
+# Plugs the disk under test into a guest that runs without it.
+
+_POLL_S: Final = 0.05
+
+
+def plug_disk(
+    machine: Machine, channel: Channel, disk: TrialDisk, device: str, deadline: Deadline
+) -> dict[str, str]:
+    """Returns once the guest has `device`, with the disks that it had before, as a fact.
+
+    Marks in the disk's log say when it was plugged in, and when the guest had it.  Raises HostError
+    or DeadlineExceeded.
+    """
+    if not isinstance(machine, PlugsDisk):
+        raise HostError(
+            "this machine has all its disks when it boots",
+            hint="leave `machine.hotplug` out, or use machine.backend: qemu",
+        )
+    before = _disks(channel, deadline)
+    disk.mark("hotplug: begins")
+    machine.plug_disk(timeout_s=deadline.remaining_s)
+    try:
+        while device not in _disks(channel, deadline):
+            time.sleep(_POLL_S)
+    except DeadlineExceeded as error:
+        raise DeadlineExceeded(
+            f"the disk was plugged in, and the guest did not find {device}: {error}",
+            hint="of a PCI function a kernel hears with CONFIG_HOTPLUG_PCI_ACPI",
+        ) from None
+    disk.mark(f"hotplug: the guest has {device}")
+    return {DISKS_AT_BOOT: ",".join(before) or NO_DISKS}
+
+
+def _disks(channel: Channel, deadline: Deadline) -> list[str]:
+    """The guest's disks, by what it calls them."""
+    said = channel.wait_hello(timeout_s=deadline.remaining_s).get("disks", "")
+    return [name for name in said.split(",") if name]

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from powercut.channel.history_file import RecordedHistory
 from powercut.checkers.acks import check_acks
@@ -17,7 +20,6 @@ from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers, without_conviction
-from powercut.checkers.live import attempted_at_least, check_live
 from powercut.checkers.reading import reading_of
 from powercut.checkers.restarts import check_restarts
 from powercut.checkers.wal import check_wal, required_after
@@ -27,28 +29,30 @@ from powercut.crash.proof import prove_acks
 from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
 from powercut.disk.pclog import host_failures
-from powercut.model.acks import AckProof
+from powercut.model.acks import AckBasis, AckProof
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.model.exposure import ExposureReport
+from powercut.model.history import History
 from powercut.model.observation import Observation
-from powercut.model.timeline import Timeline
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
+from powercut.store.disk_share import DiskShare
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
-from powercut.verdict.disk_shares import disk_shares
-from powercut.verdict.judge_wire import judge_wire
 from powercut.verdict.lines import judge_lines
 from powercut.verdict.loss_story import story_of
 from powercut.verdict.reading import Gaps, read_wire
 from powercut.verdict.states import CrashStates, with_states
 from powercut.verdict.untested import untested_of
 from powercut.wal.layout import WalLayout
-from powercut.workload.port import AcksByLines, AcksByWire
+from powercut.wal.slots import SlotState
+from powercut.workload.port import AcksByLines, AcksByWire, Promises, Run
 from powercut.workload.table import is_recognised, workload_of
 from powercut.workload.wal.commands import wal_layout
 
@@ -254,3 +258,127 @@ def _exposure(report: ExposureReport) -> Exposure:
         longest_ms=round(report.longest_ns / 1e6, 3),
         lsns=report.exposed_lsns,
     )
+
+
+# What each of several disks was asked before the cut: which of them lied, or was never flushed.
+
+
+def disk_shares(timeline: Timeline) -> tuple[DiskShare, ...]:
+    """A share for each of several disks; empty if there is one alone."""
+    requests = timeline.requests
+    end = int(NEVER) if timeline.cut is None else int(timeline.cut.at)
+    done = requests.completed_ns < end
+    flush = requests.kind == RequestKind.FLUSH
+    shares = []
+    for disk in timeline.disks:
+        its = done & (requests.offset >= disk.begin) & (requests.offset < disk.end)
+        asked = np.flatnonzero(its & (flush | requests.fua)).tolist()
+        shares.append(
+            DiskShare(
+                name=disk.name,
+                writes=int((its & ~flush).sum()),
+                flushes=len(asked),
+                ignored=sum(timeline.ignored(index) for index in asked),
+            )
+        )
+    return tuple(shares)
+
+
+# The checker of a trial that left no disk log: claims against what came back, and nothing else.
+#
+# What it finds is what powercut.checkers.wal finds, under two rules, since a guest's writes and its
+# messages travel separately and no log says what reached the disk:
+#
+# 1. What came back was attempted, even if the cut swallowed the message.  So of a record that
+#    never attempted nothing can be found.
+# 2. A log that goes round gives a record up with the attempt that takes its slot, heard of or not.
+#    Once more than half of its slots were attempted, nothing is required of it for certain:
+#    INCOMPLETE, INCONCLUSIVE, and no loss.
+
+_OF_THIS_LOG = (SlotState.INTACT, SlotState.TORN, SlotState.MISDIRECTED)
+"""States of a slot whose LSN is that of a record of this run."""
+
+
+def attempted_at_least(history: History, observation: Observation) -> int:
+    """The highest LSN that was attempted, by what was heard and what came back."""
+    seen = (e.lsn + e.count - 1 for e in observation.extents if e.lsn and e.state in _OF_THIS_LOG)
+    return max(history.attempted, *seen, 0)
+
+
+def check_live(history: History, observation: Observation, layout: WalLayout) -> list[Finding]:
+    """What recovery gave back after a cut, against all that was claimed before it."""
+    attempted = attempted_at_least(history, observation)
+    if layout.wraps and 2 * attempted > layout.slots:
+        return [
+            Finding(
+                FindingKind.INCOMPLETE,
+                Verdict.INCONCLUSIVE,
+                f"{attempted:,} records were attempted in a log of {layout.slots:,} slots that "
+                "goes round: without a disk log nothing shows which of them it has given up; raise "
+                "workload.capacity, or cut earlier",
+            )
+        ]
+    return check_wal(history, observation, layout, attempted)
+
+
+# Judges the recording of a workload that acknowledges by wire and whose bytes nobody recognises.
+#
+# Its own check says what came back.  There is no exposure analysis, and no bytes that date its
+# acks, so an ack counts from its receipt: SAFE rests on what was recovered, after the cut and in
+# crash states (powercut.explore.trial).  No workload that is shipped is one; whatever joins by its
+# row in powercut.scenario.workloads is (docs/adding-a-workload.md).
+
+
+def judge_wire(directory: TrialDir, record: TrialRecord, workload: AcksByWire) -> TrialResult:
+    """The verdict that the recording in `directory` deserves.  Writes nothing.
+
+    Raises DamagedRecording for a recording of another level than its settings make.
+    """
+    check_level(directory, record)
+    gaps = Gaps(record, directory)
+    read = read_wire(directory, record, gaps)
+    timeline, recorded, observation = read.timeline, read.recorded, read.observation
+    failed = host_failures(timeline) if timeline is not None else ()
+    if timeline is not None and not timeline.complete:
+        gaps.add("the disk log was not closed properly: its end is missing")
+    promises: Promises | None = None
+    if timeline is not None and recorded is not None:
+        run = Run(bytes.fromhex(record.run_id), record.trial.seed)
+        seen = under_cut(timeline, record.parameters.cut.kind)
+        promises = gaps.read(lambda: workload.promises_by_wire(run, seen, recorded.history))
+    facts, promised = record.guest_facts, commands.promised_of_disks(record.parameters)
+    checkers: dict[str, Checker] = {
+        "recording": lambda: gaps.findings,
+        "environment": lambda: check_environment(facts, promised),
+    }
+    if promises is not None:
+        gaps.add(*promises.gaps)
+        if observation is not None:
+            known, back = promises, observation
+            checkers["claims"] = lambda: list(known.check(known.claims_received(), back))
+    judgement = run_checkers(checkers)
+    if failed:
+        judgement = without_conviction(judgement, f"its host failed the disk: {'; '.join(failed)}")
+    return TrialResult.judged(
+        record.trial,
+        verdict=judgement.verdict,
+        acked=promises.acked if promises is not None else 0,
+        attempted=promises.attempted if promises is not None else 0,
+        findings=judgement.findings,
+        in_flight=timeline.in_flight if timeline is not None else None,
+        acks=_BY_RECEIPT if promises is not None else None,
+        latency=recorded.latency if recorded is not None else None,
+        timings_s=record.timings_s,
+        result_directory=directory.relative,
+        binding=directory.read_binding().name,
+    )
+
+
+_BY_RECEIPT: Final = AckInstants(
+    basis=AckBasis.RECEIPT,
+    window_us=None,
+    usual_window_us=None,
+    gained_us=0.0,
+    shortest_sync_us=None,
+    reason="no bytes are recognised that would date them",
+)

@@ -257,7 +257,7 @@ def _after_cut(promises: Promises, observation: Observation, *, live: bool) -> l
     """Against all that was received.
 
     Where nothing but the cut is seen, what came back was attempted, even if the cut swallowed the
-    announcement (as in powercut.checkers.live).
+    announcement (as in powercut.verdict.judge).
     """
     found = promises.check(promises.claims_received(), observation)
     return [one for one in found if not live or one.kind is not FindingKind.NEVER_ATTEMPTED]

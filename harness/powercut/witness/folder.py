@@ -7,29 +7,35 @@ command, and, if it loses something, made and checked again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 from powercut import __version__
-from powercut.crash.folder_rows import Promise
+from powercut.crash.folder import FolderSpace
+from powercut.crash.folder_rows import NameChange, Promise, Row, SizeChange, is_ordered
 from powercut.crash.states import CrashState
 from powercut.explore.clock import Clock
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement
 from powercut.model.errors import UsageError
+from powercut.model.folder import FolderOp
+from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.folder import CaptureRecording
+from powercut.recording.folder_names import in_file
 from powercut.recording.folder_state import (
     resolve_folder_state,
     save_state,
     value_of,
 )
-from powercut.store.folder_witness import FolderWitness
-from powercut.witness.folder_cause import cause_of
+from powercut.store.folder_witness import FolderWitness, LostChange
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import (
     Drop,
     Item,
+    Judge,
     Progress,
     SearchLimit,
     WitnessSearch,
@@ -152,3 +158,127 @@ def _candidates(recording: CaptureRecording, promise: Promise) -> list[str]:
         if example.id
     ]
     return [*dict.fromkeys(found), "durable@cut"]
+
+
+# The cause of a loss in a captured folder, in one sentence.
+#
+# What is missing was issued before the lost operation was acknowledged: then the ack came too
+# early. Or all of it came later.  Then either the operation was not there at its ack, with all that
+# had been issued by then: its page of a mapping had not been written yet.  Or it was, and a later
+# step has taken it away, by a change that survived while what was to stand in its place did not.
+# Which change that was is tried: without it the operation has to be there.
+
+_CAUSES_MAX: Final = 3
+_TRIED_MAX: Final = 12
+_TAKING: Final = (FolderOp.UNLINK, FolderOp.RMDIR, FolderOp.RENAME)
+
+
+def cause_of(
+    story: FolderStory,
+    judge: Judge,
+    state: CrashState,
+    dropped: Sequence[LostChange],
+    judgement: Judgement,
+    operation: int | None,
+) -> str:
+    """Why `state`, the witness, loses `operation`, with others.  Raises HostError."""
+    if not dropped:
+        return f"Everything issued is there, and something is lost: {judgement.message}"
+    acked_ns = story.acked_ns(operation)
+    early = [one for one in dropped if acked_ns is None or one.submitted_ns < acked_ns]
+    first = early[0] if early else dropped[0]
+    files = list(dict.fromkeys(one.path for one in dropped))
+    more = f" and {len(files) - _CAUSES_MAX} more" if len(files) > _CAUSES_MAX else ""
+    named = f" (of {', '.join(files[:_CAUSES_MAX])}{more})" if len(files) > 1 else ""
+    rest = f", and {len(dropped) - 1} more" if len(dropped) > 1 else ""
+    lost = ", ".join(map(str, judgement.lost))
+    several = not lost.isdigit()
+    subject = f"Operations {lost} were" if several else f"Operation {lost} was"
+    if acked_ns is None or operation is None or early:
+        what = f"{subject} acknowledged" if lost else "The program was at work"
+        return f"{what} while {first.text}{rest} could be lost{named}: {first.why}."
+    late_ms = (first.submitted_ns - acked_ns) / 1e6
+    if operation in judge.judge(_issued(story.space, acked_ns + 1)).lsns:
+        return (
+            f"{subject} acknowledged {late_ms:.3f} ms before {first.text}{rest} was "
+            f"issued, and could be lost{named}: {first.why}."
+        )
+    return (
+        f"{subject} acknowledged, and a later step takes {'them' if several else 'it'} away: "
+        f"{first.text}{rest}, "
+        f"issued {late_ms:.3f} ms after the ack of {operation} {story.step(first.submitted_ns)}, "
+        f"could be lost{named}: {first.why}. {_taken_by(story, judge, state, operation, acked_ns)}."
+    )
+
+
+def _taken_by(
+    story: FolderStory, judge: Judge, state: CrashState, operation: int, acked_ns: int
+) -> str:
+    """Which change that is there has taken the operation away."""
+    space = story.space
+    durable = set(space.durable(state.instant).tolist())
+    fixed: list[int] = []
+    tried = 0
+    for index in _takers(space, state, acked_ns):
+        if index in durable:
+            fixed.append(index)
+            continue
+        if tried < _TRIED_MAX and (without := _without(space, state, index)) is not None:
+            tried += 1
+            if operation not in judge.judge(without).lsns:
+                what = _sentence(story, index)
+                return f"{what} survived, and without it operation {operation} would be there"
+    if fixed:
+        return f"{_sentence(story, fixed[0])} came after the ack, too, and is durable"
+    return "No single change that survived has taken it away"
+
+
+def _issued(space: FolderSpace, instant: int) -> CrashState:
+    """Everything that had been issued by then."""
+    return CrashState(instant, tuple(space.volatile(instant).tolist()))
+
+
+def _sentence(story: FolderStory, index: int) -> str:
+    row = story.space.rows[index]
+    whole = in_file(row.offset, row.offset + row.length)
+    text = story.describe(row, [] if row.change is not None else [whole])
+    return text[:1].upper() + text[1:]
+
+
+def _takers(space: FolderSpace, state: CrashState, acked_ns: int) -> Iterator[int]:
+    """The changes of a state since an ack that may take something away: those of sizes and names
+    come first, and of each kind the last.
+    """
+    there = space.application_order(state).tolist()
+    since = [at for at in reversed(there) if space.rows[at].request.submitted_ns > acked_ns]
+    for index in sorted(since, key=lambda at: space.rows[at].change is None):
+        if _takes(space, index, space.rows[index]):
+            yield index
+
+
+def _takes(space: FolderSpace, index: int, row: Row) -> bool:
+    if isinstance(row.change, SizeChange):
+        return not row.change.at_least
+    if isinstance(row.change, NameChange):
+        return row.request.op in _TAKING
+    if row.change is not None or row.kind is RequestKind.FLUSH:
+        return False
+    end = row.offset + row.length
+    return any(
+        one.kind is RequestKind.WRITE and one.offset < end and row.offset < one.offset + one.length
+        for one in space.rows[:index]
+        if one.change is None and one.request.object == row.request.object
+    )
+
+
+def _without(space: FolderSpace, state: CrashState, index: int) -> CrashState | None:
+    """The state without one of its changes, and without what cannot be there if that is not."""
+    ordered = is_ordered(space.rows[index])
+    kept = tuple(
+        one
+        for one in state.survivors
+        if one != index and not (ordered and one > index and is_ordered(space.rows[one]))
+    )
+    torn = tuple(part for part in state.torn if part.write in kept)
+    found = space.legal(replace(state, survivors=kept, torn=torn, moves=()))
+    return None if index in found.survivors else found

@@ -10,9 +10,10 @@ there, too: so a set of items stands for the largest legal part of it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from powercut.crash.applied import Kept
 from powercut.crash.legality import why_illegal
@@ -21,7 +22,6 @@ from powercut.explore.clock import Clock
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement
 from powercut.model.verdict import Verdict, losses
-from powercut.witness.ddmin import OutOfBudget, ddmin
 
 _SECTOR = 512
 
@@ -196,3 +196,59 @@ def _joined(drops: Sequence[Drop]) -> list[Drop]:
         else:
             joined.append(drop)
     return joined
+
+
+# Delta debugging: the smallest part of a cause that still has the effect.
+#
+# The algorithm is ddmin of Zeller and Hildebrandt, Simplifying and Isolating
+# Failure-Inducing Input, IEEE Transactions on Software Engineering 28(2), 2002, figure 5.
+# The result is 1-minimal: without any single one of its items the effect is gone.  It
+# depends on the order of the items and on nothing else, so it is the same every time.
+
+ItemT = TypeVar("ItemT")
+
+
+class OutOfBudget(Exception):
+    """No test is left; raised by a caller's test to end the search."""
+
+
+def ddmin(items: Sequence[ItemT], has_effect: Callable[[Sequence[ItemT]], bool]) -> list[ItemT]:
+    """The 1-minimal part of `items` that still has the effect; `items` as a whole must.
+
+    If `has_effect` raises OutOfBudget, the smallest part so far is returned; whoever
+    raised it knows that it may not be minimal.
+    """
+    current = list(items)
+    parts = 2
+    try:
+        if current and has_effect([]):
+            return []
+        while len(current) >= 2:
+            smaller = _reduce(current, parts, has_effect)
+            if smaller is None:
+                if parts >= len(current):
+                    break
+                parts = min(2 * parts, len(current))
+                continue
+            current, was_part = smaller
+            parts = 2 if was_part else max(parts - 1, 2)
+    except OutOfBudget:
+        pass
+    return current
+
+
+def _reduce(
+    current: list[ItemT], parts: int, has_effect: Callable[[Sequence[ItemT]], bool]
+) -> tuple[list[ItemT], bool] | None:
+    """A part of `current` with the effect, else the rest without a part; None if neither."""
+    bounds = [len(current) * index // parts for index in range(parts + 1)]
+    ranges = list(itertools.pairwise(bounds))
+    for begin, end in ranges:
+        if has_effect(current[begin:end]):
+            return current[begin:end], True
+    if parts > 2:  # with two parts, the rest without one is the other
+        for begin, end in ranges:
+            rest = current[:begin] + current[end:]
+            if has_effect(rest):
+                return rest, False
+    return None

@@ -24,8 +24,7 @@ from powercut.model.observation import Extent
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite
 from powercut.recover.uml.boot import UmlProcess
-from powercut.recover.uml.engine import UmlEngine, unavailable
-from powercut.recover.uml.log import log_bytes
+from powercut.recover.uml.engine import UmlEngine, log_bytes, unavailable
 from powercut.wal.record import CHUNK, HEADER
 from powercut.wal.slots import SlotState
 

@@ -10,9 +10,8 @@ import pytest
 from far_program import RECORD
 from folders_judged import judged_by
 
-from powercut.campaign import further
-from powercut.campaign.folder import CaptureOrder, record_folder
-from powercut.campaign.further import Further
+from powercut.campaign import folder as further
+from powercut.campaign.folder import CaptureOrder, Further, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.model.observation import Observation
 from powercut.model.reached import FilesMet

@@ -16,7 +16,7 @@ from powercut.cli.commands import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.depth import SecondCuts
-from powercut.explore.folder_depth import FolderCuts
+from powercut.explore.folder import FolderCuts
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.work import Deepen, StateJudgement
 from powercut.model.verdict import FindingKind, losses

@@ -166,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *edge(
-        f"{_H}/crash/folder_sets.py",
+        f"{_H}/crash/folder.py",
         (
             "covers-what-had-begun",
             At("_last_completed", "rows[order[position]].request.completed_ns < instant"),

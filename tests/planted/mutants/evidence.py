@@ -178,7 +178,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *channel(
-        f"{_P}/channel/receiver.py",
+        f"{_P}/channel/guest_channel.py",
         (
             "damage-swallowed",
             At("Receiver._take", "self.fault = error"),

@@ -51,7 +51,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reached(
-        f"{_H}/campaign/further.py",
+        f"{_H}/campaign/folder.py",
         (
             "new-kinds-end-nothing",
             At("Further.is_enough", "2 * operations_before_newest(read_folder_log(self._log))"),

@@ -426,7 +426,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *checkers(
-        f"{_P}/checkers/controls.py",
+        f"{_P}/verdict/controls.py",
         (
             "misbehaved-control",
             At("check_controls", "control.verdict is not control.expected"),
@@ -920,7 +920,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *after(
-        f"{_P}/workload/wal/check.py",
+        f"{_P}/workload/wal/promises.py",
         (
             "new-acks-forgiven",
             At("check_state", "[LsnRange(later.first_lsn, later.acked)]"),

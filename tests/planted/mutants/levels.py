@@ -56,7 +56,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *level(
-        f"{_P}/checkers/live.py",
+        f"{_P}/verdict/judge.py",
         (
             "live-log-goes-round",
             At("check_live", "2 * attempted > layout.slots"),

@@ -61,7 +61,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *order(
-        f"{_P}/crash/unlike_acks.py",
+        f"{_P}/crash/order.py",
         (
             "common-sorts-first",
             At("_first_of_each", "(chance[head], count)"),
@@ -115,7 +115,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *order(
-        f"{_P}/crash/name_roles.py",
+        f"{_P}/crash/kinds.py",
         (
             "fresh-names-told-apart",
             At("_roles", "alike[as_] >= _MANY"),
@@ -130,7 +130,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *order(
-        f"{_P}/crash/rounds.py",
+        f"{_P}/crash/representatives.py",
         (
             "rounds-of-all-stages",
             At("_taken", "(pairs := pairs + _pairs_at_most(ahead[-1])) <= _PAIRS"),
@@ -139,7 +139,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *order(
-        f"{_P}/crash/unlike_acks.py",
+        f"{_P}/crash/order.py",
         (
             "never-durable-in-a-folder",
             At("_outstanding", "-1"),

@@ -166,7 +166,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *layers(
-        f"{_P}/scenario/layers_joined.py",
+        f"{_P}/scenario/layers.py",
         (
             "missing-comes-back",
             At("Raid.over", "'' if self.missing is None else table(words, self._left(pairs))"),

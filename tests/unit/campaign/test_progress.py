@@ -10,8 +10,8 @@ from typing import ClassVar
 import pytest
 from runs_by_hand import TEXT
 
-from powercut.campaign import progress
-from powercut.campaign.progress import EVERY_S, ProgressFile, states_of
+from powercut.campaign import run
+from powercut.campaign.run import EVERY_S, ProgressFile, states_of
 from powercut.explore.request import Budget, ExploreProgress
 from powercut.model.events import Phase, RunStarted, TrialFinished, TrialPhase
 from powercut.model.verdict import Verdict
@@ -66,7 +66,7 @@ def pass_time(clock: Clock) -> Callable[[], None]:
 
 @pytest.fixture
 def heard(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> ProgressFile:
-    monkeypatch.setattr("powercut.campaign.progress.Timer", Later)
+    monkeypatch.setattr("powercut.campaign.run.Timer", Later)
     Later.due.clear()
     heard = ProgressFile(tmp_path, plan_of(TEXT), now=clock)
     heard(RunStarted("by-hand", 1, ("honest", "lying"), 6, tmp_path))
@@ -94,7 +94,7 @@ def test_a_crowd_of_cuts_is_written_twice_a_second_and_the_last_of_them_too(
     tmp_path, heard, pass_time, monkeypatch
 ):
     written: list[int] = []
-    monkeypatch.setattr(progress, "write_progress", lambda _, one: written.append(one.cuts_done))
+    monkeypatch.setattr(run, "write_progress", lambda _, one: written.append(one.cuts_done))
     for number in range(1, 4):
         heard(done("honest", number))
     assert written == [], "the run's beginning was written just now"

@@ -11,8 +11,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from powercut.channel.guest_source import GuestSource
-from powercut.channel.line_channel import LineChannel
+from powercut.channel.line_channel import GuestSource, LineChannel
 from powercut.channel.lines import END_OF_LINES, pack, unpack
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.model.binding import Binding

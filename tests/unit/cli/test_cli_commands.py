@@ -17,8 +17,8 @@ from command_line import powercut
 
 from powercut.cli import commands as cli
 from powercut.cli import process, scenarios
+from powercut.cli.commands import SECTIONS
 from powercut.cli.main import main
-from powercut.cli.summary import SECTIONS
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import SCENARIOS
 

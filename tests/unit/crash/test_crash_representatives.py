@@ -16,10 +16,9 @@ from bench.known_bugs.files import Files
 from powercut.crash.explore import GroupCoverage, InstantKind, events
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
-from powercut.crash.order import Order
+from powercut.crash.order import Order, one_of_each_sort
 from powercut.crash.shapes import Shape
 from powercut.crash.states import StateSpace
-from powercut.crash.unlike_acks import one_of_each_sort
 from powercut.model.operations import OperationHistory
 
 PAGE = 4096

@@ -18,7 +18,7 @@ from powercut.recording import state_ref
 from powercut.scenario.settings import MachineSettings
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.slots import SlotState
-from powercut.workload.wal.check import check_state
+from powercut.workload.wal.promises import check_state
 
 LOG = WalLayout(LayoutKind.APPEND, record=512)
 

@@ -15,9 +15,8 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.explore import disks, state_judge
 from powercut.explore import worker as explore_worker
 from powercut.explore.confirmation import last_word
-from powercut.explore.disks import DiskMedium
+from powercut.explore.disks import DiskMedium, OneWorker
 from powercut.explore.explorer import ExplorerRun
-from powercut.explore.pool import OneWorker
 from powercut.explore.request import Budget, ExploreRequest, Prune
 from powercut.explore.state_images import AnswerCache
 from powercut.explore.state_judge import Judgement
@@ -26,7 +25,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.contract import Honour
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.recover import raw_slots
+from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
@@ -156,7 +155,7 @@ def test_the_background_of_a_later_instant_is_caught(world, monkeypatch):
 
 def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
     recorded = lying(world)
-    real = raw_slots.Answers.learn
+    real = raw.Answers.learn
 
     def all_intact(self, keys, extents):
         extents = extents.copy()
@@ -164,21 +163,21 @@ def test_a_reader_that_is_too_kind_is_caught(world, monkeypatch):
         extents["lsn"] = np.where(extents["lsn"] == 0, extents["slot"] + 1, extents["lsn"])
         return real(self, keys, extents)
 
-    monkeypatch.setattr(raw_slots.Answers, "learn", all_intact)
+    monkeypatch.setattr(raw.Answers, "learn", all_intact)
     result = world.explore(recorded, budget=Budget(states=600))
     assert FindingKind.DISAGREEMENT in kinds(result)
 
 
 def test_an_engine_that_was_wrong_convicts_nobody(world, monkeypatch):
     recorded = honest(world)
-    real = raw_slots.Answers.learn
+    real = raw.Answers.learn
 
     def all_absent(self, keys, extents):
         extents = extents.copy()
         extents["state"], extents["lsn"] = SlotState.ABSENT, 0
         return real(self, keys, extents)
 
-    monkeypatch.setattr(raw_slots.Answers, "learn", all_absent)
+    monkeypatch.setattr(raw.Answers, "learn", all_absent)
     result = world.explore(recorded, budget=Budget(states=300))
     assert kinds(result) == {FindingKind.DISAGREEMENT}
     assert result.verdict is Verdict.INCONCLUSIVE

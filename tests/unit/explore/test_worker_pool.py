@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from powercut.explore import pool
+from powercut.explore import disks
 from powercut.explore.request import Prune
 from powercut.explore.work import Work
 from powercut.model.errors import PowercutError
@@ -23,12 +23,12 @@ def nowhere(monkeypatch, tmp_path):
 
 def test_a_worker_says_why_it_cannot_start(nowhere):
     ours, theirs = multiprocessing.Pipe()
-    pool._serve(nowhere, theirs)
+    disks._serve(nowhere, theirs)
     with pytest.raises(PowercutError, match="trial"):
-        pool._receive(ours)
+        disks._receive(ours)
 
 
 def test_a_worker_that_fails_after_another_does_so_in_silence(nowhere):
     ours, theirs = multiprocessing.Pipe()
     ours.close()
-    pool._serve(nowhere, theirs)
+    disks._serve(nowhere, theirs)

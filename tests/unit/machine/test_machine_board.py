@@ -12,7 +12,7 @@ import pytest
 from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import NbdDisk
 from powercut.machine.qemu.argv import build_argv
-from powercut.machine.qemu.board import board_between
+from powercut.machine.qemu.backend import board_between
 from powercut.machine.qemu.build import QemuBuild
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.spec import QemuSpec

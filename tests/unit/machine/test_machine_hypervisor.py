@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from powercut.machine.process import spawn
-from powercut.machine.qemu.hypervisor import Hypervisor
-from powercut.machine.qemu.qmp import Qmp
+from powercut.machine.qemu.hypervisor import Hypervisor, Qmp
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.users import FIRST, HostView
 

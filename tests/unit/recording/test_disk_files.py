@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore.program_story import story_of
+from powercut.explore.program_cut import story_of
 from powercut.model.contract import DeviceContract
 from powercut.model.operations import Packet
 from powercut.model.timeline import RequestKind, Requests, Timeline

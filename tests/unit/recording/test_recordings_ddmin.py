@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.witness.ddmin import OutOfBudget, ddmin
+from powercut.witness.search import OutOfBudget, ddmin
 
 
 def test_a_single_cause_takes_logarithmically_many_tests() -> None:

@@ -12,7 +12,7 @@ from powercut.model.observation import Extent
 from powercut.paths import ROOT
 from powercut.recover.port import FileExtent, FilePlace
 from powercut.recover.uml import share as uml_share
-from powercut.recover.uml.files import places_in
+from powercut.recover.uml.engine import places_in
 from powercut.recover.uml.share import (
     PAGE,
     PATCH_DTYPE,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from handmade import Handmade
 
 from powercut.model.timeline import DiskRange
-from powercut.report.disk_words import blamed
+from powercut.report.explained import blamed
 from powercut.store.disk_share import DiskShare
-from powercut.verdict.disk_shares import disk_shares
+from powercut.verdict.judge import disk_shares
 
 
 def share(name: str, writes: int, flushes: int, ignored: int = 0) -> DiskShare:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from powercut.crash.states import CrashState, StateSpace
-from powercut.explore.program_story import story_of
+from powercut.explore.program_cut import story_of
 from powercut.model.contract import CutPolicy, DeviceContract
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Packet

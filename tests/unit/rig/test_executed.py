@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.rig.executed import Walls, executed_by
+from powercut.rig.components import Walls, executed_by
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.component import Component, Executed
 

@@ -16,7 +16,7 @@ from powercut.model.observation import Continuation, Observation
 from powercut.rig.image_failure import told_of_image
 from powercut.scenario.settings import MachineSettings
 from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.workload.wal.check import check_state
+from powercut.workload.wal.promises import check_state
 
 LAYOUT = WalLayout(LayoutKind.RAW, 4096, 4096, 1 << 20)
 FAILED = Observation.failed(Failure.DISK_FAILED, "read: Input/output error")

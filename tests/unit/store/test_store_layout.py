@@ -18,8 +18,12 @@ from powercut.paths import as_word
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store import files, manifest
 from powercut.store.layout import ResultDir, folder_name, reproduce_command
-from powercut.store.observation import observation_from_json, observation_to_json
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import (
+    TrialDir,
+    TrialRecord,
+    observation_from_json,
+    observation_to_json,
+)
 from powercut.wal.slots import SlotState
 
 NOW = datetime(2026, 11, 21, 10, 15, 2, tzinfo=UTC)

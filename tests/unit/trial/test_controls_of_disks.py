@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.checkers.controls import ControlOutcome, check_controls
 from powercut.model.contract import Honour
 from powercut.model.machine import Bus, CacheMode
 from powercut.model.verdict import Verdict
@@ -19,6 +18,7 @@ from powercut.scenario.settings import (
 )
 from powercut.scenario.settings_several import AlsoDisk, Holds
 from powercut.trial.controls import Control, controls_for
+from powercut.verdict.controls import ControlOutcome, check_controls
 
 SIZE = 32 << 20
 HONOURED, IGNORED = Honour.HONOURED, Honour.IGNORED

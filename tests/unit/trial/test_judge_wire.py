@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from powercut.channel.wire import MessageType
 from powercut.disk.pclog_format import EVENT
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.verdict.judge_wire import judge_wire
+from powercut.verdict.judge import judge_wire
 
 
 def five(trial):

@@ -22,7 +22,7 @@ from suite_tools import qemu_tools
 from powercut.machine.guest.initramfs import Entry, build_initramfs, directory, regular
 from powercut.machine.guest.kernel_package import Kernel
 from powercut.machine.guest.kernel_source import kernel_of
-from powercut.machine.qemu.source import qemu_of
+from powercut.machine.qemu.backend import qemu_of
 
 BUSYBOX = shutil.which("busybox")
 BRIDGE = shutil.which("qemu-storage-daemon")

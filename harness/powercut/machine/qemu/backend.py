@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -27,18 +30,17 @@ from powercut.machine.port import (
 )
 from powercut.machine.qemu.accelerator import Accelerators, qemu_version
 from powercut.machine.qemu.argv import build_argv
-from powercut.machine.qemu.board import PC, board_between
-from powercut.machine.qemu.build import QemuBuild
+from powercut.machine.qemu.build import QemuBuild, examine_qemu, find_qemu
 from powercut.machine.qemu.console import run_console
 from powercut.machine.qemu.machine import QemuMachine
-from powercut.machine.qemu.source import qemu_of
 from powercut.machine.qemu.spec import BesideDisk, QemuOptions, QemuSpec
 from powercut.machine.qemu.template import TemplateStore
 from powercut.machine.storage_daemon import Daemon, daemon_of
+from powercut.machine.suites import suites
 from powercut.model.binding import NOT_BOUND
-from powercut.model.errors import PowercutError
+from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Export
-from powercut.model.versions import AFTER_MOVE, GUEST, HOST
+from powercut.model.versions import AFTER_MOVE, GUEST, HOST, is_path
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Switch
 
 _FETCH_S: Final = 900.0
@@ -253,3 +255,66 @@ def _naming(key: str, choice: str) -> Iterator[None]:
         yield
     except PowercutError as error:
         raise type(error)(f"{key}: {choice}: {error}", hint=error.hint) from None
+
+
+# The QEMU of a machine: the host's, another suite's, or one that is given.
+
+
+def qemu_of(choice: str, *, deadline: float) -> QemuBuild:
+    """The QEMU that `choice` means: `host`, a suite, or an absolute path.
+
+    `deadline` is on time.monotonic().  Raises HostError with a remedy, or DeadlineExceeded.
+    """
+    if choice == HOST:
+        return examine_qemu(find_qemu())
+    if is_path(choice):
+        return examine_qemu(Path(choice))
+    return suites().qemu(choice, deadline=deadline)
+
+
+# The board of a guest that moves to a QEMU of another version.
+#
+# `pc` is in each QEMU another name of that version's own board (`pc-i440fx-7.2`), whose devices and
+# their saved state are those of that version.  A guest keeps its board when it moves; a newer QEMU
+# knows the boards of older ones, and no QEMU those of newer ones (docs/system/target-i386.rst and
+# hw/i386/pc_piix.c in QEMU's source).  libvirt writes the name out when a domain is defined.
+
+PC: Final = "pc"
+_TIMEOUT_S: Final = 20.0
+_ALIAS: Final = re.compile(r"^pc\s.*\(alias of (pc-[a-z0-9.-]+)\)$", re.MULTILINE)
+
+
+def board_between(first: QemuBuild, then: QemuBuild) -> str:
+    """The name of the first QEMU's own board, which the other one has, too.
+
+    Raises HostError if it has not.
+    """
+    said = _machines(first.program, first.sha256)
+    found = _ALIAS.search(said)
+    if found is None:
+        raise HostError(f"QEMU {first.version} does not say which board its {PC} is")
+    board = found[1]
+    there = _machines(then.program, then.sha256).splitlines()
+    if board not in {line.split(" ")[0] for line in there}:
+        raise HostError(
+            f"QEMU {then.version} has no {board}, which is the board of a guest of QEMU "
+            f"{first.version}",
+            hint="a guest moves to a newer QEMU, or to one of the same version; exchange "
+            "machine.qemu and machine.qemu_after_move",
+        )
+    return board
+
+
+@lru_cache(maxsize=64)
+def _machines(program: Path, _sha256: str) -> str:
+    try:
+        return subprocess.run(
+            [str(program), "-machine", "help"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_TIMEOUT_S,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise HostError(f"{program} does not say which boards it has: {error}") from None

@@ -6,8 +6,9 @@ from __future__ import annotations
 import enum
 import signal
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,6 @@ from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.host_view import host_view
 from powercut.machine.qemu.hypervisor import Hypervisor, describe
-from powercut.machine.qemu.moving import Successor, move
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import Template, TemplateStore
 from powercut.machine.qemu.tsc import host_tsc_khz
@@ -34,6 +34,7 @@ from powercut.machine.storage_daemon import PROGRAM, StorageDaemon
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine import Export, Move, Restart, Start
 from powercut.sandbox.printed import tail
+from powercut.sandbox.users import HostView
 
 __all__ = ["Lifecycle", "Origin", "QemuMachine", "find_qemu"]
 
@@ -165,7 +166,7 @@ class QemuMachine(Closing):
             self.kill(timeout_s=timeout_s)
 
     def move(self, how: Move, *, timeout_s: float) -> int:
-        """Lets the guest go on in another QEMU, on the same disk (powercut.machine.qemu.moving)."""
+        """Lets the guest go on in another QEMU, on the same disk."""
         if self._hypervisor is None or not self._hypervisor.running:
             raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
         self._moves += 1
@@ -395,3 +396,90 @@ class QemuMachine(Closing):
             disk.socket, no_flush=dropped, timeout_s=timeout_s, name=disk.export
         )
         return layer.size if layer else export.size
+
+
+# A guest that runs goes on in another QEMU, which has opened the same disk.
+#
+# What QEMU does at its disk in between (migration_completion in migration/migration.c, do_vm_stop
+# in softmmu/cpus.c, bdrv_inactivate_all and bdrv_activate_all in block.c):
+#
+# 1. The other QEMU opens the disk when it starts, and keeps its hands off it. 2. The guest's RAM is
+# sent while it runs; then its processors stop (event STOP), all requests are    waited for, and the
+# disk is flushed. 3. The state of the devices is sent.  The first QEMU gives the disk up, the other
+# one takes it over:    it forgets what it has read of an image's metadata, and lets the guest run.
+#
+# So what was acknowledged before is durable before the other QEMU writes, and what was in flight
+# has completed.  The first QEMU is killed then, so that nothing of it can be of any help later.
+
+
+@dataclass(frozen=True)
+class Successor:
+    """The QEMU to which a guest moves: its command line, where it is commanded from, the files that
+    it and its guest print to; a path for a socket, or a file, over which the guest comes; and what
+    root's has of the host."""
+
+    argv: Sequence[str]
+    qmp: Path
+    log: Path
+    console: Path
+    way: Path
+    view: HostView | None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where the guest runs now, and an instant (CLOCK_MONOTONIC, ns) at which it stood still."""
+
+    hypervisor: Hypervisor
+    stopped_ns: int
+
+
+def move(source: Hypervisor, to: Successor, how: Move, *, timeout_s: float) -> Moved:
+    """Moves the guest of `source`, which is gone afterwards.
+
+    Raises HostError, with what the other QEMU said, of which nothing is left then.
+    """
+    deadline = time.monotonic() + timeout_s
+    way = _migrate if how is Move.MIGRATE else _save_and_restore
+    try:
+        return way(source, to, deadline)
+    finally:
+        to.way.unlink(missing_ok=True)
+
+
+def _migrate(source: Hypervisor, to: Successor, deadline: float) -> Moved:
+    with _launched(to, deadline) as successor:
+        uri = f"unix:{to.way}"
+        successor.listen(uri, timeout_s=deadline - time.monotonic())
+        stopped_ns = source.hand_over(uri, timeout_s=deadline - time.monotonic())
+        successor.wait_status("running", timeout_s=deadline - time.monotonic())
+        source.kill()
+        return Moved(successor, stopped_ns)
+
+
+def _save_and_restore(source: Hypervisor, to: Successor, deadline: float) -> Moved:
+    stopped_ns = source.save(to.way, with_ram=True, timeout_s=deadline - time.monotonic())
+    source.kill()
+    with _launched(to, deadline) as successor:
+        successor.restore(to.way, with_ram=True, timeout_s=deadline - time.monotonic())
+        return Moved(successor, stopped_ns)
+
+
+@contextmanager
+def _launched(to: Successor, deadline: float) -> Iterator[Hypervisor]:
+    """The other QEMU, which is gone if the guest does not come to it."""
+    launch_s = deadline - time.monotonic()
+    successor = Hypervisor.launch(
+        to.argv, to.qmp, to.log, to.console, view=to.view, timeout_s=launch_s
+    )
+    try:
+        yield successor
+    except PowercutError as error:
+        successor.kill()
+        raise HostError(
+            f"the guest did not get to the other QEMU: {error}\n"
+            f"{describe(to.argv, successor.process, to.log)}"
+        ) from None
+    except BaseException:
+        successor.kill()
+        raise

@@ -13,31 +13,34 @@ against it if this kernel has mounted another one; a layer below, if it is refus
 
 from __future__ import annotations
 
+import stat
+import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.reads import FileRead
+from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.files_read import reads_in
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, Mount, RecoveryPlan
-from powercut.recover.port import FilePlace, ImageWrite, Reads
+from powercut.recover.port import FileExtent, FilePlace, ImageWrite, Reads
 from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
 from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, unavailable
 from powercut.recover.uml.configure import plan_text
-from powercut.recover.uml.dialogue import GuestDied, ask, wait_ring
-from powercut.recover.uml.files import places_in
 from powercut.recover.uml.initramfs import initramfs
 from powercut.recover.uml.kernel import UmlKernel, host_kernel
-from powercut.recover.uml.log import whole_log
 from powercut.recover.uml.origin import PAGE, Origin, Pages
-from powercut.recover.uml.read_map import ReadMap, read_granule
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
 __all__ = ["UmlEngine", "unavailable"]
@@ -398,3 +401,173 @@ class UmlEngine(Closing):
         if self._process is None:
             raise HostError("the uml engine has not been started")
         return ask(self._process, self._memory(), verb, deadline, **arguments)
+
+
+# Where files lie on a disk, as guests/uml/files.c tells it (guests/uml/share.h, struct pcu_file).
+#
+# The disk may be a stranger's, and so may what its file system says: every number is checked.
+
+_FILE: Final = struct.Struct("<IIII")  # mode, bytes of the path, extents, reserved
+_EXTENT: Final = struct.Struct("<QQQ")  # disk, file, length
+_MOST: Final = 1 << 62
+
+
+def places_in(answer: memoryview) -> tuple[FilePlace, ...]:
+    """The files in an answer, sorted by path.  Raises HostError for one that is none."""
+    try:
+        return tuple(sorted(_places(answer), key=lambda place: place.path))
+    except (struct.error, ValueError) as error:
+        raise HostError(f"the guest's list of files: {error}") from error
+
+
+def _places(answer: memoryview) -> Iterator[FilePlace]:
+    at = 0
+    while at < len(answer):
+        mode, path, extents, _ = _FILE.unpack_from(answer, at)
+        at += _FILE.size
+        if path > len(answer) - at:
+            raise ValueError(f"a path of {path} bytes")
+        name = bytes(answer[at : at + path]).decode(errors="replace")
+        at += path
+        found = []
+        for _ in range(extents):
+            extent = FileExtent(*_EXTENT.unpack_from(answer, at))
+            at += _EXTENT.size
+            if max(extent.disk, extent.file, extent.length) >= _MOST:
+                raise ValueError(f"no disk has {extent}")
+            found.append(extent)
+        yield FilePlace(name, stat.S_ISDIR(mode), tuple(found))
+
+
+# The places that a recovery has read, as the recovery kernel counts them: in granules.
+
+_GRANULES_MAX: Final = 32768  # the map is text, a line of up to 60 bytes each, in the guest
+
+
+@dataclass(frozen=True)
+class ReadMap:
+    """The granules of `granule` bytes that begin at `places` (rising) on a disk of `size` bytes."""
+
+    places: npt.NDArray[np.int64]
+    granule: int
+    size: int
+
+    @classmethod
+    def of(cls, answer: npt.NDArray[np.uint8], sectors: int, size: int) -> ReadMap:
+        """The map in `answer`, u64 each, the first sector of a granule of so many `sectors`."""
+        places = answer.copy().view("<u8").astype(np.int64) * SECTOR
+        return cls(places, sectors * SECTOR, size)
+
+    def stretches(self) -> Reads:
+        """The same with neighbours joined: (offset, length) in bytes, rising."""
+        size = self.granule
+        begins = np.flatnonzero(np.diff(self.places, prepend=-2 * size) != size)
+        ends = np.append(begins[1:], len(self.places)) - 1
+        pairs = zip(self.places[begins].tolist(), self.places[ends].tolist(), strict=True)
+        return tuple((first, min(last + size, self.size) - first) for first, last in pairs)
+
+
+def read_granule(size: int) -> int:
+    """Sectors per granule of the read map: 4 KiB, or more on a disk with many of those."""
+    granule = PAGE // SECTOR
+    while size // (granule * SECTOR) > _GRANULES_MAX:
+        granule *= 2
+    return granule
+
+
+# One question to PID 1 of a User-Mode Linux, and its answer.
+#
+# The question lies in the memory that both share (powercut.recover.uml.share); a byte on the line
+# between them says that it is there, and one the other way that it is answered.  A guest that does
+# not answer in time is killed: nothing that it says later could be told from another answer.
+
+
+class GuestDied(Exception):
+    """The guest panicked or, if it `hung`, was killed; the text is its console."""
+
+    def __init__(self, how: str, console: str, *, hung: bool = False) -> None:
+        super().__init__(f"{how}\n{console}".strip())
+        self.hung = hung
+
+
+def ask(process: UmlProcess, share: Share, verb: Verb, deadline: float, **arguments: int) -> Answer:
+    """The answer of the guest in `process`, which shares the memory `share`.
+
+    Raises GuestDied; the process is killed by then.
+    """
+    share.ask(verb, **arguments)
+    try:
+        process.ring()
+    except OSError:
+        raise _died(process, "the guest's kernel ended") from None
+    wait_ring(process, deadline, verb.name.lower())
+    answer = share.answer()
+    if answer is None:
+        raise _died(process, "the guest answered another question")
+    return answer
+
+
+def wait_ring(process: UmlProcess, deadline: float, what: str) -> None:
+    """Returns once the guest has answered to `what`.  Raises GuestDied, as `ask`."""
+    rang = process.wait_ring(deadline)
+    if rang is None:
+        raise GuestDied(
+            f"the guest's kernel hung: no answer to {what} in time", process.kill(), hung=True
+        )
+    if not rang:
+        raise _died(process, "the guest's kernel ended")
+
+
+def _died(process: UmlProcess, how: str) -> GuestDied:
+    return GuestDied(how, process.kill())
+
+
+# How long a log of dm-log-writes is, from its beginning.
+#
+# The format is in the kernel's Documentation/admin-guide/device-mapper/log-writes.rst and
+# docs/formats/dm-log-writes.md; here it is only followed to its end, to know how much of a
+# log to fetch.  The reader of the log checks it.
+
+STEP: Final = 1 << 20
+"""Bytes that are fetched at a time."""
+
+_MAGIC: Final = 0x6A736677736872
+_SUPER: Final = struct.Struct("<QQQI")  # magic, version, entries, sector size
+_ENTRY: Final = struct.Struct("<QQQQ")  # sector, sectors, flags, bytes of data
+_DISCARD: Final = 4
+
+
+def whole_log(read: Callable[[int, int], bytes], *, load: int, most: int) -> bytes:
+    """A log, read until it says that it ends; `read` is given an offset and a length.
+
+    `load` bytes are read at once at most, and `most` in all.  Raises HostError.
+    """
+    parts = bytearray()
+    needed = STEP
+    while len(parts) < needed:
+        length = min(load, -(-(needed - len(parts)) // STEP) * STEP)
+        if len(parts) + length > most:
+            raise HostError("a recovery wrote more than the disk is large: not recorded whole")
+        parts += read(len(parts), length)
+        needed = log_bytes(parts)
+    return bytes(parts[:needed])
+
+
+def log_bytes(begin: bytes | bytearray) -> int:
+    """How many bytes a log takes that begins so, as far as that is known: if the result is
+    more than there are, it is to be asked again with that many.
+
+    Raises HostError if it is no such log.
+    """
+    if len(begin) < _SUPER.size:
+        raise HostError("the recovery was not recorded: there is no beginning of a log")
+    magic, version, entries, sector = map(int, _SUPER.unpack_from(begin))
+    if magic != _MAGIC or version != 1 or sector < SECTOR or sector & (sector - 1):
+        raise HostError("the recovery was not recorded: there is no log of it")
+    at = sector
+    for _ in range(entries):
+        if at + sector > len(begin):
+            return at + sector
+        _, sectors, flags, _ = map(int, _ENTRY.unpack_from(begin, at))
+        at += sector + (0 if flags & _DISCARD else sectors * sector)  # a mark has no sectors
+    return at

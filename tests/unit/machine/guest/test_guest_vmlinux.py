@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 import zstandard
 
-from powercut.machine.guest.vmlinux import decompress, extract_vmlinux, has_pvh_entry
+from powercut.machine.guest.kernel_package import decompress, extract_vmlinux, has_pvh_entry
 from powercut.model.errors import HostError
 
 
