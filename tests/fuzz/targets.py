@@ -92,7 +92,7 @@ def folder_log(data: bytes) -> object:
 
 def logwrites(data: bytes) -> object:
     """A log of dm-log-writes or blklogwrites."""
-    from powercut.disk.logwrites.read import read_log
+    from powercut_extras.logs.read import read_log
 
     with _folder() as folder:
         (folder / "log").write_bytes(data)

@@ -15,6 +15,7 @@ from sparse_file import sparse
 
 from powercut import mapped as module
 from powercut.mapped import mapped, stretches
+from powercut.model.extras import registered
 
 MIB = 1 << 20
 HOLE = 8 * MIB
@@ -47,12 +48,13 @@ READERS = {
     "np.memmap": "np.memmap(path, dtype=np.uint8, mode='r').sum()",  # the host is such a one
     "pclog": "from powercut.disk.pclog_format import map_file; map_file(path).sum()",
     "packed": "from powercut.store.packed import evidence_bytes; evidence_bytes(path).sum()",
-    "logwrites": "from powercut.disk.logwrites.read import _map; _map(path).sum()",
     "origin": "from powercut.recover.uml.origin import Origin; o = Origin(path)\n"
     "o._image.sum(); o._base.sum(); o._image[9] = 1",
     "difference": "from powercut.rig.image_difference import changed_parts\n"
     "changed_parts(path, other)",
 }
+if "import.json" in registered("powercut.recordings"):
+    READERS["logwrites"] = "from powercut_extras.logs.read import _map; _map(path).sum()"
 
 
 WRITTEN = [

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The channel over a unix socket, which QEMU connects to.
 
-What arrives is taken by a thread of its own (Receiver).  Here commands are sent, and those who wait are told when what they wait for has come, or can no longer come.
+What arrives is taken by a thread of its own (Receiver).  Here commands are sent, and those who wait
+are told when what they wait for has come, or can no longer come.
 """
 
 from __future__ import annotations

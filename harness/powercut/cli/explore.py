@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from powercut.cli.folder_states import explore_capture
-from powercut.cli.imported import explore_import
+from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import find_trials, is_capture, is_import
 from powercut.cli.options import (
     RESULT_HELP,
@@ -268,7 +268,7 @@ def _explore_import(
     from powercut.explore.request import Budget
 
     limit = Budget.parse(budget)
-    return explore_import(
+    return foreign_logs().explore(
         recording,
         model=model,
         states=limit.states,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from powercut.cli.folder_states import bundle_capture, materialize_capture, refuse_others
+from powercut.cli.foreign_logs import foreign_logs, with_options
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     FILE,
@@ -52,19 +53,7 @@ _TAKEN = {
 )
 @click.option("-o", "--output", type=FILE, required=True, help="The file or folder to write.")
 @force_option
-@click.option(
-    "--sector",
-    type=click.Choice(["512", "4096"]),
-    default="512",
-    show_default=True,
-    help="Bytes of a sector of the dm-log-writes log.",
-)
-@click.option(
-    "--as-seen",
-    is_flag=True,
-    help="dm-log-writes, of a lying disk: as the stack above believed it to be. Without this "
-    "a flush that the disk ignored becomes a mark.",
-)
+@with_options("export_options")
 @run_check_option
 @json_option("what was written")
 def export(
@@ -73,9 +62,8 @@ def export(
     what: str,
     output: Path,
     force: bool,
-    sector: str,
-    as_seen: bool,
     json_file: Path | None,
+    **of_a_log: object,
 ) -> int:
     """Writes a recording as a bundle or a log, or one crash state of it as an image.
 
@@ -91,7 +79,7 @@ def export(
         raise UsageError(f"{output}: is a folder", hint="give the name of a file")
     say = Speaker(json_file)
     if what == LOG:
-        made = _log(recording, output, int(sector), as_seen, say)
+        made = foreign_logs().write(recording, output, say, **of_a_log)
     elif is_capture(recording):
         made = (
             bundle_capture(recording, state, output, say, force=force)
@@ -139,33 +127,3 @@ def _image(
     say.gaps(opened.gaps)
     say(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
     return {"size": made.size, "sha256": made.sha256}
-
-
-def _log(recording: Path, output: Path, sector: int, as_seen: bool, say: Speaker) -> dict[str, Any]:
-    """A flush that the disk ignored becomes a mark, so that a replay up to any place holds what
-    the disk had kept by then."""
-    from powercut.disk.logwrites.logs import export_log
-    from powercut.recording.imports import as_kept
-    from powercut.recording.materialize import open_recording
-
-    opened = open_recording(recording)
-    if opened.imported:
-        raise UsageError(f"{recording}: was imported: its log is there already, in log.dmlw")
-    if opened.timeline.disks:
-        raise UsageError(
-            f"{recording}: is of several disks, and such a log has no flush of one of them",
-            hint="--format state writes crash states",
-        )
-    timeline = opened.timeline if as_seen else as_kept(opened.timeline)
-    made = export_log(timeline, opened.history, output, sector_size=sector)
-    say(
-        f"{output}: {LOG}, {made.entries} entries, {made.flushes} flushes, "
-        f"{made.marks} marks, {made.size} bytes"
-    )
-    if made.left_out:
-        say(f"left out: {made.left_out} writes that never completed, or failed")
-    if not opened.timeline.contract.honest:
-        told = "as the stack above it believed it" if as_seen else "without what it ignored"
-        say(f"the disk lied: this log is {told}")
-    say(f"base image: {opened.base}")
-    return {"size": made.size, "entries": made.entries, "base": str(opened.base)}

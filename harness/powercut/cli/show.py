@@ -11,7 +11,7 @@ import click
 
 from powercut.cli import completion
 from powercut.cli.folder_states import refuse_others
-from powercut.cli.imported import analyze_import
+from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result, find_trials
 from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option
 from powercut.cli.output import Speaker, console_beside, echo, write_json
@@ -65,7 +65,7 @@ def show(
         print_certificate(console_beside(json_file), found)
         write_json(found.model_dump_json(indent=1), json_file)
     elif kind is Evidence.IMPORT:
-        analyze_import(evidence, json_file=json_file)
+        foreign_logs().tell(evidence, json_file=json_file)
     elif kind is Evidence.BUNDLE:
         _show_bundle(evidence, json_file)
     else:

@@ -12,7 +12,7 @@ from powercut.cli.capture import verify_capture
 from powercut.cli.certificate import verify_certificate
 from powercut.cli.export import say_state
 from powercut.cli.folder_states import refuse_others
-from powercut.cli.imported import analyze_import
+from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import Evidence, evidence_of, find_result
 from powercut.cli.options import (
     EVIDENCE_HELP,
@@ -83,7 +83,7 @@ def verify(
     if kind is Evidence.BUNDLE:
         return _verify_bundle(evidence, json_file)
     if kind is Evidence.IMPORT:
-        return analyze_import(evidence, json_file=json_file)
+        return foreign_logs().tell(evidence, json_file=json_file)
     return _verify_result(evidence, json_file)
 
 

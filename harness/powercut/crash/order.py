@@ -42,7 +42,7 @@ from powercut.crash.permutation import permuted
 from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import Representatives
 from powercut.crash.shapes import POLICY
-from powercut.crash.states import I64, CrashState, Model, StateSpace
+from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.model.odds import AcksLookedAt
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER

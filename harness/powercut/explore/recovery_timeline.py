@@ -28,14 +28,13 @@ guest was told about it:
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from powercut.disk.logwrites.format import Dialect, Flag
-from powercut.disk.logwrites.read import read_log
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import HostError
 from powercut.model.machine import Aio, Bus
@@ -45,6 +44,13 @@ from powercut.recover.port import AFTER_MARK
 from powercut.scenario.settings import GuestWriteCache, MachineSettings
 
 _STEP: Final = 10  # instants from one entry to the next; they are no times
+
+_MAGIC: Final = 0x6A736677736872
+_SUPERBLOCK: Final = struct.Struct("<QQQI")  # magic, version, entries, bytes of a sector
+_ENTRY: Final = struct.Struct("<QQQQ")  # sector, sectors, flags, length of a mark's name
+_FLUSH, _DISCARD, _MARK, _METADATA = 1, 4, 8, 16
+_KNOWN: Final = _FLUSH | _DISCARD | _METADATA  # with FUA (2) the order would not be known
+_END: Final = "dm-log-writes-end"
 
 
 @dataclass(frozen=True)
@@ -80,47 +86,82 @@ def durability_during_recovery(recorded: Timeline, machine: MachineSettings) -> 
     return Durability(contract, through)
 
 
-def timeline_of_record(
-    raw: bytes, folder: Path, *, disk_size: int, durability: Durability
-) -> Timeline:
-    """The timeline of a recovery on record; `folder` is for its log while it is read.
+def timeline_of_record(raw: bytes, *, disk_size: int, durability: Durability) -> Timeline:
+    """The timeline of a recovery on record, a log of the kernel's dm-log-writes.
 
     Raises HostError if the record is not whole, or its order is not known.
     """
-    path = folder / "recovery.log"
-    path.write_bytes(raw)
-    try:
-        log = read_log(path, dialect=Dialect.KERNEL, disk_size=disk_size)
-    finally:
-        path.unlink()  # it is mapped: the next log must not be written into this one
-    if not log.complete or log.doubts or bool(log.has(Flag.FUA).any()):
-        why = "; ".join(log.doubts) or "it is not whole, or has writes with FUA"
-        raise HostError(f"the recovery was not recorded as it should be: {why}")
-    flush, write = log.has(Flag.FLUSH) & ~log.has_data, log.has_data
-    row = np.flatnonzero(flush | write)
-    kind = np.full(len(row), RequestKind.WRITE, dtype=np.uint8)
-    kind[flush[row]] = RequestKind.FLUSH
-    kind[log.has(Flag.DISCARD)[row]] = RequestKind.DISCARD
-    plain = kind == RequestKind.WRITE
-    at = (row.astype(np.int64) + 1) * _STEP
+    entries = list(_entries(raw, disk_size))
+    if not entries or entries[-1].name != _END:
+        raise _not_as_it_should_be("it does not end as one that was closed")
+    rows = [entry for entry in entries if entry.name is None]
+    at = np.array([(entry.number + 1) * _STEP for entry in rows], dtype=np.int64)
+    kind = np.array([entry.kind for entry in rows], dtype=np.uint8)
     requests = Requests(
         kind=kind,
         fua=(kind != RequestKind.FLUSH) & durability.through,
-        offset=np.where(kind == RequestKind.FLUSH, 0, log.offset[row]).astype(np.int64),
-        length=np.where(kind == RequestKind.FLUSH, 0, log.length[row]).astype(np.int64),
+        offset=np.array([entry.offset for entry in rows], dtype=np.int64),
+        length=np.array([entry.length for entry in rows], dtype=np.int64),
         submitted_ns=at,
         completed_ns=at + _STEP // 2,
-        data_offset=np.where(plain, log.position[row] + log.sector_size, -1).astype(np.int64),
-        failed=np.zeros(len(row), dtype=np.bool_),
+        data_offset=np.array([entry.data_at for entry in rows], dtype=np.int64),
+        failed=np.zeros(len(rows), dtype=np.bool_),
     )
-    marks = tuple((Instant((entry + 1) * _STEP), name) for entry, name in sorted(log.names.items()))
+    marks = (entry for entry in entries if entry.name is not None)
     return Timeline(
         disk_size=disk_size,
         contract=durability.contract,
         requests=requests,
-        data=log.data,
-        marks=marks,
+        data=np.frombuffer(raw, np.uint8),
+        marks=tuple((Instant((one.number + 1) * _STEP), one.name or "") for one in marks),
     )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One entry of such a log; `name` is that of a mark, else None."""
+
+    number: int
+    kind: RequestKind = RequestKind.FLUSH
+    offset: int = 0
+    length: int = 0
+    data_at: int = -1
+    name: str | None = None
+
+
+def _entries(raw: bytes, disk_size: int) -> Iterator[_Entry]:
+    """The format: docs/formats/dm-log-writes.md.  Raises HostError."""
+    if len(raw) < _SUPERBLOCK.size:
+        raise _not_as_it_should_be("it is cut off")
+    magic, version, count, sector_size = _SUPERBLOCK.unpack_from(raw)
+    if (magic, version) != (_MAGIC, 1) or sector_size not in (512, 4096):
+        raise _not_as_it_should_be("it is no log of dm-log-writes")
+    place = sector_size
+    for number in range(count):
+        if place + sector_size > len(raw):
+            raise _not_as_it_should_be(f"entry {number} is cut off")
+        sector, sectors, flags, named = _ENTRY.unpack_from(raw, place)
+        data_at = place + sector_size
+        offset, length = sector * sector_size, sectors * sector_size
+        place = data_at + (0 if flags & _DISCARD else length)
+        if flags == _MARK and not sectors and named <= sector_size - _ENTRY.size:
+            begin = data_at - sector_size + _ENTRY.size
+            name = raw[begin : begin + named].rstrip(b"\0").decode("utf-8", "backslashreplace")
+            yield _Entry(number, name=name)
+        elif flags & ~_KNOWN or offset + length > disk_size or place > len(raw):
+            raise _not_as_it_should_be(f"entry {number} is none (flags {flags:#x})")
+        elif not sectors:
+            if not flags & _FLUSH:
+                raise _not_as_it_should_be(f"entry {number} does nothing (flags {flags:#x})")
+            yield _Entry(number)
+        elif flags & _DISCARD:
+            yield _Entry(number, RequestKind.DISCARD, offset, length)
+        else:
+            yield _Entry(number, RequestKind.WRITE, offset, length, data_at)
+
+
+def _not_as_it_should_be(why: str) -> HostError:
+    return HostError(f"the recovery was not recorded as it should be: {why}")
 
 
 def instant_after(timeline: Timeline) -> int | None:

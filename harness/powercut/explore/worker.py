@@ -168,7 +168,6 @@ class LocalWorker(ResourceOwner):
         else:
             timeline = timeline_of_record(
                 raw,
-                self._folder,
                 disk_size=self._recorded.space.timeline.disk_size,
                 durability=self._durability,
             )

@@ -7,7 +7,9 @@ The groups, and what an entry point of each is:
     powercut.clusters    opens what `--cluster` names (powercut.cli.cluster)
     powercut.definitions reads definitions of machines (powercut.scenario.likeness)
     powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
+    powercut.importers   reads and writes logs of other tools (powercut.cli.foreign_logs)
     powercut.machines    a MachineRow (powercut.scenario.machines)
+    powercut.recordings  opens a recording; its name is that of a file in the recording's folder
     powercut.suites      programs of Debian suites (powercut.machine.suites)
 
 docs/adding-an-extra.md walks through an extra.

@@ -34,14 +34,15 @@ from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, StateSpace
 from powercut.disk.growing_file import cut_to_size
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.model.extras import loaded, registered
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
-from powercut.recording.imports import open_import
 from powercut.recording.instants import instant_of, number_of, plain_state, survivors_text
 from powercut.recording.open_recording import IMPORT_FILE, Recording, find_recording
 from powercut.recording.trial_recording import open_trial
 from powercut.store.files import copy_sparse, host_errors
+from powercut.store.trial_dir import TrialDir
 
 __all__ = [
     "STATE_FORMS",
@@ -71,8 +72,17 @@ def open_recording(path: Path) -> Recording:
     directory = find_recording(path)
     directory.check_seal()
     if (directory.path / IMPORT_FILE).is_file():
-        return open_import(directory)
+        return _open_import(directory)
     return open_trial(directory)
+
+
+def _open_import(directory: TrialDir) -> Recording:
+    """As the extra opens it that reads such logs: `powercut.recordings`."""
+    place = registered("powercut.recordings").get(IMPORT_FILE)
+    if place is None:
+        raise UsageError(f"{directory.path}: is a log of another tool, and no extra reads it")
+    opened: Recording = loaded(place)(directory)
+    return opened
 
 
 # --- names --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 """A recording opened to look at its crash states.
 
 Recordings come from a trial (trial.json, sealed) or from a foreign log
-(import.json, see powercut.recording.imports).  Both give the same thing: a base image, a
+(import.json, see powercut_extras.logs.imports).  Both give the same thing: a base image, a
 timeline, what was claimed, and what recovery consists of.
 """
 

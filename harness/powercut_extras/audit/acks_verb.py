@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.imported import analyze_import
+from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import find_trials, is_import
 from powercut.cli.options import RESULT_HELP, json_option, recording_argument
 from powercut.cli.output import console_beside, write_json_object
@@ -21,7 +21,7 @@ def acks(recording: Path, json_file: Path | None) -> int:
     """Prints which records were acknowledged before they were durable, and for how long."""
     require_works_on("audit acks", recording)
     if is_import(recording):
-        return analyze_import(recording, json_file=json_file)
+        return foreign_logs().tell(recording, json_file=json_file)
     from powercut.crash.exposure import exposure
     from powercut.recording.trial_recording import open_trial
     from powercut.report.terminal.exploration import print_exposure

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from powercut.disk.logwrites.format import Dialect, Flag
-from powercut.disk.logwrites.read import read_log
+from powercut.explore.recovery_timeline import Durability, timeline_of_record
+from powercut.model.contract import DeviceContract
 from powercut.model.observation import Extent, Observation
+from powercut.model.timeline import RequestKind
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
@@ -179,27 +180,27 @@ def test_a_recovery_that_looks_right_and_loses_later(tmp_path):
     assert not noticed.later.no_room
 
 
-def test_a_recovery_on_record_is_whole_and_changes_nothing(disk, engine, tmp_path):
+def test_a_recovery_on_record_is_whole_and_changes_nothing(disk, engine):
     """The log, laid over the state, is the disk that the recovery has left."""
     _, base, state = disk
     plain = engine.recover(state, timeout_s=STATE_S)
     seen, raw = engine.record(state, timeout_s=STATE_S)
     left = engine.capture(timeout_s=STATE_S)
     assert seen == plain
-    path = tmp_path / "log"
-    path.write_bytes(raw)
-    log = read_log(path, dialect=Dialect.KERNEL, disk_size=SIZE)
-    assert log.complete
-    assert not log.doubts
-    assert not log.has(Flag.FUA).any(), "the recorder's disk has no FUA"
-    assert log.has(Flag.FLUSH).sum() >= 16, "each of 16 syncs flushes"
-    assert list(log.names.values()) == ["after", "dm-log-writes-end"]
+    timeline = timeline_of_record(
+        raw, disk_size=SIZE, durability=Durability(DeviceContract(), through=False)
+    )
+    requests = timeline.requests
+    assert (requests.kind == RequestKind.FLUSH).sum() >= 16, "each of 16 syncs flushes"
+    assert [name for _, name in timeline.marks] == ["after", "dm-log-writes-end"]
     image = bytearray(base.read_bytes())
     for write in state:
         image[write.offset : write.offset + write.length] = write.data.tobytes()
-    for entry in np.flatnonzero(log.has_data):
-        at, length = int(log.offset[entry]), int(log.length[entry])
-        image[at : at + length] = log.payload(int(entry)).tobytes()
+    for one in np.flatnonzero(requests.kind == RequestKind.WRITE):
+        at, length, data = (
+            int(getattr(requests, name)[one]) for name in ("offset", "length", "data_offset")
+        )
+        image[at : at + length] = timeline.data[data : data + length].tobytes()
     final = bytearray(base.read_bytes())
     for write in left:
         final[write.offset : write.offset + write.length] = write.data.tobytes()

@@ -113,7 +113,7 @@ def recording(
     assert seen.later is not None
     assert seen.later.failure == ""
     durability = Durability(DeviceContract(atomic_unit=4096), through=False)
-    timeline = timeline_of_record(raw, folder, disk_size=SIZE, durability=durability)
+    timeline = timeline_of_record(raw, disk_size=SIZE, durability=durability)
     tried = [Packet(0, line) for line in seen.later.lines.splitlines(True) if line[:1] == b"?"]
     acks = [line for line in seen.later.lines.splitlines(True) if line[:1] == b"+"]
     assert len(acks) >= OPERATIONS

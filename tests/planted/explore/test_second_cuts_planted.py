@@ -89,7 +89,7 @@ def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
     assert seen.later.acked == RECORDS
     contract = DeviceContract(atomic_unit=4096)
     timeline = timeline_of_record(
-        raw, folder, disk_size=SIZE, durability=Durability(contract, through=False)
+        raw, disk_size=SIZE, durability=Durability(contract, through=False)
     )
     told = history([(RECORDS, instant_after(timeline))], [(RECORDS, 0)])
     layout = wal_layout(parameters)

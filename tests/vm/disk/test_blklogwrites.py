@@ -10,10 +10,10 @@ import subprocess
 
 import pytest
 
-from powercut.disk.logwrites.logs import Dialect, Reading, import_log, read_log, to_timeline
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
+from powercut_extras.logs.logs import Dialect, Reading, import_log, read_log, to_timeline
 
 DISK = 1 << 20
 QEMU_IO_S = 60  # normally 50 ms

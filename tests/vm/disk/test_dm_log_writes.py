@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 from parts import built
 
-from powercut.disk.logwrites.logs import Dialect, import_log, write_log
 from powercut.machine.guest.initramfs import build_initramfs, character_device, directory, regular
 from powercut.machine.guest.kernel_package import ensure_kernel
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import BUILD, ROOT
 from powercut.sandbox.confined import find_tool
+from powercut_extras.logs.logs import Dialect, import_log, write_log
 
 BOOT_S = 300  # normally two seconds (UML), six (QEMU without KVM)
 DOWNLOAD_S = 600  # once

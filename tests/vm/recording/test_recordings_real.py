@@ -214,7 +214,7 @@ def test_a_bundle_whose_claim_is_false_differs(trial_of, tmp_path) -> None:
 
 def test_exported_logs_hold_the_same_images(trial_of, tmp_path) -> None:
     """At every flush of an exported log the image is the one of the recording itself."""
-    from powercut.recording.imports import import_recording
+    from powercut_extras.logs.imports import import_recording
 
     recording = open_recording(trial_of("xfs"))
     log = tmp_path / "log"

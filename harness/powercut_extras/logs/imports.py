@@ -33,7 +33,6 @@ from powercut import __version__
 from powercut.brought import mark_results
 from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
-from powercut.disk.logwrites.logs import Dialect, Flag, Imported, import_log
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
 from powercut.model.exposure import ExposureReport, ranges_of
@@ -51,6 +50,7 @@ from powercut.store.trial_dir import TrialDir
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.wal.commands import CHANNEL_IN_GUEST, WAL_IN_GUEST
+from powercut_extras.logs.logs import Dialect, Flag, Imported, import_log
 
 FORMAT: Final = "powercut-import/1"
 LOG: Final = "log.dmlw"

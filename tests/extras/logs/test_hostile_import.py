@@ -11,7 +11,7 @@ from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.recording.imports import LogLayout, import_recording, open_import, report_import
+from powercut_extras.logs.imports import LogLayout, import_recording, open_import, report_import
 
 SECTOR = 512
 U64 = (1 << 64) - 1

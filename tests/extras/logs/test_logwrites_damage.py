@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites.logs import Dialect, read_log
 from powercut.model.errors import DamagedRecording
+from powercut_extras.logs.logs import Dialect, read_log
 
 FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 DISK_SECTORS = 64

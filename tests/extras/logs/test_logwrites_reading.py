@@ -8,7 +8,11 @@ import struct
 import numpy as np
 import pytest
 
-from powercut.disk.logwrites.logs import (
+from powercut.model.contract import DeviceContract
+from powercut.model.errors import DamagedRecording, HostError, UsageError
+from powercut.model.timeline import RequestKind, Requests, Timeline
+from powercut.model.units import NEVER, Instant
+from powercut_extras.logs.logs import (
     Dialect,
     Reading,
     export_log,
@@ -18,10 +22,6 @@ from powercut.disk.logwrites.logs import (
     to_timeline,
     write_log,
 )
-from powercut.model.contract import DeviceContract
-from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.timeline import RequestKind, Requests, Timeline
-from powercut.model.units import NEVER, Instant
 
 FLUSH, FUA, DISCARD, MARK, METADATA = 1, 2, 4, 8, 16
 DISK = 64 * 512

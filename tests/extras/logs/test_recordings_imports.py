@@ -13,17 +13,17 @@ from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, thre
 
 from powercut.cli.commands import cli
 from powercut.crash.states import Model
-from powercut.disk.logwrites.logs import Dialect, export_log
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import WAL_BINARY
-from powercut.recording.imports import LogLayout, as_kept, import_recording, report_import
 from powercut.recording.materialize import materialize, open_recording, resolve_state
 from powercut.recording.open_recording import find_recording
-from powercut.witness.imported import explore_import
 from powercut.witness.minimize import minimize
+from powercut_extras.logs.explore import explore_import
+from powercut_extras.logs.imports import LogLayout, as_kept, import_recording, report_import
+from powercut_extras.logs.logs import Dialect, export_log
 
 LAYOUT = LogLayout(run_id=RUN_ID.hex(), layout="raw", record=RECORD, capacity=SLOTS * RECORD)
 ACKS = [(1, 50), (2, 150), (3, 250)]

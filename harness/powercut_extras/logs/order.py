@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from powercut.disk.logwrites.format import Dialect, Flag, LogWrites
+from powercut_extras.logs.format import Dialect, Flag, LogWrites
 
 _DOUBTS_MAX = 5
 

@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites.logs import Reading, read_log, to_timeline, write_log
 from powercut.model.contract import DeviceContract
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
+from powercut_extras.logs.logs import Reading, read_log, to_timeline, write_log
 
 SECTOR = 512
 DISK = 5 * SECTOR

@@ -25,7 +25,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from powercut.disk.logwrites.format import (
+from powercut.mapped import mapped
+from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.named_path import openable
+from powercut_extras.logs.format import (
     ALL_FLAGS,
     END_MARK,
     ENTRY,
@@ -37,10 +40,7 @@ from powercut.disk.logwrites.format import (
     Flag,
     LogWrites,
 )
-from powercut.disk.logwrites.order import order_doubts
-from powercut.mapped import mapped
-from powercut.model.errors import DamagedRecording, HostError
-from powercut.model.named_path import openable
+from powercut_extras.logs.order import order_doubts
 
 _BATCH = 1 << 15  # entries validated at once: 16 MiB of headers at 512 bytes
 _KERNEL_ONLY = np.uint8(Flag.FUA | Flag.MARK | Flag.METADATA)

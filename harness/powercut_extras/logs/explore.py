@@ -25,10 +25,10 @@ from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
 from powercut.recording import state_ref
-from powercut.recording.imports import open_import
 from powercut.recording.open_recording import Recording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.store.trial_dir import TrialDir
+from powercut_extras.logs.imports import open_import
 
 MODELS: Final = (Model.EPOCH, Model.PREFIX)
 

@@ -69,13 +69,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.disk.logwrites.format import Dialect, Flag, LogWrites
-from powercut.disk.logwrites.order import flushes_before, overlaps
 from powercut.model.contract import DeviceContract
 from powercut.model.errors import DamagedRecording
 from powercut.model.history import RECORDS_MAX, History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, SECTOR, Instant
+from powercut_extras.logs.format import Dialect, Flag, LogWrites
+from powercut_extras.logs.order import flushes_before, overlaps
 
 ANY_LSN: Final = 1 << 40
 """The highest LSN that a record can have: attempted, where a log says nothing of attempts."""

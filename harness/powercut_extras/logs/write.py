@@ -41,7 +41,11 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
-from powercut.disk.logwrites.format import (
+from powercut.model.errors import HostError, UsageError
+from powercut.model.history import History
+from powercut.model.timeline import RequestKind, Timeline
+from powercut.model.units import NEVER
+from powercut_extras.logs.format import (
     END_MARK,
     ENTRY,
     MAGIC,
@@ -50,12 +54,8 @@ from powercut.disk.logwrites.format import (
     VERSION,
     Flag,
 )
-from powercut.disk.logwrites.order import overlaps
-from powercut.disk.logwrites.timeline import is_claim
-from powercut.model.errors import HostError, UsageError
-from powercut.model.history import History
-from powercut.model.timeline import RequestKind, Timeline
-from powercut.model.units import NEVER
+from powercut_extras.logs.order import overlaps
+from powercut_extras.logs.timeline import is_claim
 
 PIECE: Final = 128 << 20
 """Bytes of the longest entry: replay-log leaves out longer discards without a word."""

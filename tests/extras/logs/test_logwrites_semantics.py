@@ -16,8 +16,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.disk.logwrites.logs import Dialect, Reading, read_log, to_timeline
 from powercut.model.timeline import RequestKind, Timeline
+from powercut_extras.logs.logs import Dialect, Reading, read_log, to_timeline
 
 SIZE = 512
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8

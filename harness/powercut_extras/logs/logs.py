@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from powercut.disk.logwrites.format import Dialect, Flag, LogWrites
-from powercut.disk.logwrites.read import read_log
-from powercut.disk.logwrites.timeline import Reading, history_from_marks, to_timeline
-from powercut.disk.logwrites.write import Exported, write_log
 from powercut.model.errors import HostError
 from powercut.model.history import History
 from powercut.model.named_path import openable
 from powercut.model.timeline import Timeline
 from powercut.model.units import SECTOR
+from powercut_extras.logs.format import Dialect, Flag, LogWrites
+from powercut_extras.logs.read import read_log
+from powercut_extras.logs.timeline import Reading, history_from_marks, to_timeline
+from powercut_extras.logs.write import Exported, write_log
 
 __all__ = [
     "Dialect",
