@@ -96,7 +96,7 @@ def connections(data: bytes) -> object:
 
 @functools.cache
 def _server() -> Any:
-    from powercut.report.browse import server
+    from powercut_extras.pages.browse import server
 
     results = folder()
     return server(results.__enter__(), 0, "token"), results

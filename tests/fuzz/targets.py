@@ -47,8 +47,8 @@ def preset(data: bytes) -> object:
 
 def domain(data: bytes) -> object:
     """A domain of libvirt's, Proxmox's, KubeVirt's or oVirt's, and its scenario."""
-    from powercut.rig.likeness import scenario_like
     from powercut.scenario.load import parse_scenario
+    from powercut_extras.certify.likeness import scenario_like
     from powercut_extras.libvirt.likeness import likeness_of
 
     return parse_scenario(scenario_like(likeness_of(_text(data), None)), Path("x.yaml"))
@@ -171,8 +171,8 @@ def packed(data: bytes) -> object:
 
 def certificate(data: bytes) -> object:
     """A certificate, and its page."""
-    from powercut.report.page.certificate import certificate_html
-    from powercut.store.certify_order import read_certificate
+    from powercut_extras.certify.order import read_certificate
+    from powercut_extras.certify.page import certificate_html
 
     with _folder() as folder:
         (folder / "certificate.json").write_bytes(data)
@@ -217,7 +217,7 @@ def capture(data: bytes) -> object:
 
 def signature(data: bytes) -> object:
     """A certificate's signature."""
-    from powercut.report.signature import SIGNATURE, read_signature
+    from powercut_extras.certify.signature import SIGNATURE, read_signature
 
     with _folder() as folder:
         (folder / SIGNATURE).write_bytes(data)
@@ -226,7 +226,7 @@ def signature(data: bytes) -> object:
 
 def logo(data: bytes) -> object:
     """An issuer's logo."""
-    from powercut.store.issuer import logo_of
+    from powercut_extras.certify.issuer import logo_of
 
     with contextlib.suppress(ValueError):
         return logo_of(data)
@@ -236,17 +236,18 @@ def logo(data: bytes) -> object:
 def record(data: bytes) -> object:
     """A file of a recording, a run or a certificate: the first byte says which."""
     from powercut.report.page.run import html_report
-    from powercut.store.certify_order import CertificateDir, read_components
-    from powercut.store.confirmation import read_confirmation
+    from powercut.store.component import read_components
     from powercut.store.exploration import read_exploration
     from powercut.store.file_map import read_file_maps
     from powercut.store.layout import ResultDir
     from powercut.store.manifest import check
-    from powercut.store.measurement import Measurement
     from powercut.store.record import read_model
     from powercut.store.trial_dir import TrialDir
     from powercut.store.witness import read_witness
     from powercut_extras.audit.sync_order import read_order
+    from powercut_extras.certify.confirmation import read_confirmation
+    from powercut_extras.certify.measurement import Measurement
+    from powercut_extras.certify.order import CertificateDir
 
     def run(path: Path) -> object:
         return html_report(ResultDir(path), ResultDir(path).read_verdict())

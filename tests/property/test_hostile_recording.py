@@ -21,13 +21,13 @@ from powercut.model.errors import DamagedRecording
 from powercut.recording import state_ref
 from powercut.recording.disk_places import filesystem_of, places_of
 from powercut.recording.trial_recording import open_trial
-from powercut.report.signature import SIGNATURE, read_signature
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import check, seal
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.verdict.judge import judge_recording
+from powercut_extras.certify.signature import SIGNATURE, read_signature
 
 RAW = {
     "filesystem": {"type": "raw"},

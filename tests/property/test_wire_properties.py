@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from powercut.measure.wire import Layers, flush_ends_at
-from powercut.store.measurement import BioCounts, RequestCounts
+from powercut_extras.certify.measure.wire import Layers, flush_ends_at
+from powercut_extras.certify.measurement import BioCounts, RequestCounts
 
 # A request is (flush before, data, FUA).
 FLUSH, WRITE, FUA, JOURNAL = (1, 0, 0), (0, 1, 0), (0, 1, 1), (1, 1, 1)

@@ -11,11 +11,11 @@ import pytest
 from command_line import powercut
 
 from powercut import paths
-from powercut.certify.request import CertifyOptions
 from powercut.model.errors import UsageError
 from powercut.paths import as_word, command, expanded, user_folder
 from powercut.report.program_cut import look_on
 from powercut.store.layout import reproduce_command
+from powercut_extras.certify.request import CertifyOptions
 
 
 def test_a_user_without_a_home_has_the_root_as_in_containers(monkeypatch):

@@ -22,12 +22,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
-from powercut.store.certify_order import (
-    COMPONENTS,
-    RunComponents,
-    read_components,
-    write_components,
-)
+from powercut.store.component import COMPONENTS, RunComponents, read_components, write_components
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import TrialResult

@@ -33,7 +33,7 @@ from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.scenario.seeds import fresh_seed
 from powercut.scenario.settings import AcceleratorChoice
-from powercut.store.certify_order import write_components
+from powercut.store.component import write_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir
 from powercut.store.results import CampaignOutcome, RunResult

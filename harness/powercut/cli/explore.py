@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from powercut.cli.extras import foreign_logs
 from powercut.cli.folder_states import explore_capture
-from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import find_trials, is_capture, is_import
 from powercut.cli.options import (
     RESULT_HELP,

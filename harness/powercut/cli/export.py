@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from powercut.cli.extras import foreign_logs, with_options
 from powercut.cli.folder_states import bundle_capture, materialize_capture, refuse_others
-from powercut.cli.foreign_logs import foreign_logs, with_options
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     FILE,
@@ -53,7 +53,7 @@ _TAKEN = {
 )
 @click.option("-o", "--output", type=FILE, required=True, help="The file or folder to write.")
 @force_option
-@with_options("export_options")
+@with_options(foreign_logs, "export_options")
 @run_check_option
 @json_option("what was written")
 def export(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from powercut.cli.extras import foreign_logs, with_options
 from powercut.cli.folder_states import refuse_others
-from powercut.cli.foreign_logs import foreign_logs, with_options
 from powercut.cli.lookup import is_bundle
 from powercut.cli.options import FILE, json_option
 from powercut.cli.output import Speaker, write_json_object
@@ -18,7 +18,7 @@ from powercut.model.errors import UsageError
 @click.command("import")
 @click.argument("source", type=FILE)
 @click.option("-o", "--output", type=FILE, help="The recording; a new folder.")
-@with_options("import_options")
+@with_options(foreign_logs, "import_options")
 @json_option("what was read")
 def import_(
     source: Path,

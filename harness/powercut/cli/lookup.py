@@ -27,9 +27,6 @@ class Evidence(Enum):
     CERTIFICATE = auto()
 
 
-CERTIFICATE = "certificate.json"
-
-
 def evidence_of(path: Path) -> Evidence:
     """What lies at `path`; a result, if it is nothing else."""
     if is_capture(path):
@@ -50,6 +47,8 @@ _OF_RESULTS = ("verdict.json", "environment.json", "trial.json")
 
 def certificate_file(path: Path) -> Path:
     """The certificate that `path` means: a file, its folder, or the folder above `latest`."""
+    from powercut.report.certificates import CERTIFICATE
+
     if path.is_dir():
         inner = path / "latest"
         return (inner if inner.is_dir() else path) / CERTIFICATE

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from powercut.cli import completion
+from powercut.cli.extras import foreign_logs
 from powercut.cli.folder_states import refuse_others
-from powercut.cli.foreign_logs import foreign_logs
 from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result, find_trials
 from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option
 from powercut.cli.output import Speaker, console_beside, echo, write_json
@@ -58,12 +58,9 @@ def show(
     if kind is Evidence.RESULT:
         _show_result(evidence, cell, trial, json_file)
     elif kind is Evidence.CERTIFICATE:
-        from powercut.report.terminal.certify import print_certificate
-        from powercut.store.certify_order import read_certificate
+        from powercut.report.certificates import certificates
 
-        found = read_certificate(certificate_file(evidence))
-        print_certificate(console_beside(json_file), found)
-        write_json(found.model_dump_json(indent=1), json_file)
+        certificates().show(certificate_file(evidence), json_file)
     elif kind is Evidence.IMPORT:
         foreign_logs().tell(evidence, json_file=json_file)
     elif kind is Evidence.BUNDLE:
@@ -77,7 +74,7 @@ def _write_page(
     evidence: Path, kind: Evidence, cell: str | None, trial: int | None, target: Path
 ) -> None:
     """The page of a recording, if `evidence` is one alone, else that of a run or certificate."""
-    from powercut.report.page.recording import recording_html
+    from powercut.report.recording_page import recording_page
     from powercut.store.files import write_atomic
 
     if kind is Evidence.BUNDLE:
@@ -85,20 +82,18 @@ def _write_page(
             f"{evidence}: a bundle has no page", hint="`powercut import` unpacks it first"
         )
     if kind is Evidence.CERTIFICATE:
-        from powercut.report.page.certificate import certificate_html
-        from powercut.store.certify_order import read_certificate
+        from powercut.report.certificates import certificates
 
-        file = certificate_file(evidence)
-        text = certificate_html(read_certificate(file), file.parent)
+        text = certificates().page(certificate_file(evidence))
     elif kind in (Evidence.CAPTURE, Evidence.IMPORT):
-        text = recording_html(evidence.resolve())
+        text = recording_page(evidence.resolve())
     elif cell is None and (evidence / "verdict.json").is_file() and not _is_trial(evidence):
         from powercut.report.page.run import html_report
 
         found = find_result(evidence)
         text = html_report(found, found.read_verdict())
     else:
-        text = recording_html(_trial_of(evidence, cell, trial))
+        text = recording_page(_trial_of(evidence, cell, trial))
     write_atomic(target, text.encode())
     echo(f"written: {target}")
 

@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from powercut.cli.capture import verify_capture
-from powercut.cli.certificate import verify_certificate
 from powercut.cli.export import say_state
+from powercut.cli.extras import foreign_logs, with_options
 from powercut.cli.folder_states import refuse_others
-from powercut.cli.foreign_logs import foreign_logs
-from powercut.cli.lookup import Evidence, evidence_of, find_result
+from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result
 from powercut.cli.options import (
     EVIDENCE_HELP,
-    FILE,
     evidence_argument,
-    jobs_option,
     json_option,
     run_check_option,
 )
 from powercut.cli.output import TROUBLE, Speaker, console_beside, write_json
-from powercut.model.errors import UsageError
+from powercut.report.certificates import certificates
 
 if TYPE_CHECKING:
     from powercut.campaign.bundle import BundleVerdict
@@ -33,31 +30,13 @@ _WHOSE_WORD: Final = "The bundle is its maker's word: its seal shows that nothin
 
 @click.command(epilog=EVIDENCE_HELP)
 @evidence_argument
-@click.option(
-    "--deep",
-    is_flag=True,
-    help="Of a certificate: judge every recording again; none may be missing.",
-)
-@click.option(
-    "--allow-missing", is_flag=True, help="With --deep: accept recordings that were not kept."
-)
-@jobs_option("With --deep: recordings in parallel.")
-@click.option(
-    "--allowed-signers",
-    type=FILE,
-    metavar="FILE",
-    help="Of a certificate: trusted signers, in the format of ssh-keygen(1); without it any key is "
-    "accepted.",
-)
+@with_options(certificates, "verify_options")
 @run_check_option
 @json_option("the results")
 def verify(
     evidence: Path,
-    deep: bool,
-    allow_missing: bool,
-    jobs: int | None,
-    allowed_signers: Path | None,
     json_file: Path | None,
+    **of_a_certificate: object,
 ) -> int:
     """Judges a result, recording or bundle again, offline, from what was recorded alone.
 
@@ -67,16 +46,7 @@ def verify(
     """
     kind = evidence_of(evidence)
     if kind is Evidence.CERTIFICATE:
-        if not deep and (allow_missing or jobs):
-            raise UsageError("--allow-missing and --jobs say nothing without --deep")
-        return verify_certificate(
-            evidence,
-            deep=deep,
-            allow_missing=allow_missing,
-            jobs=jobs,
-            allowed_signers=allowed_signers,
-            json_file=json_file,
-        )
+        return certificates().verify(certificate_file(evidence), json_file, **of_a_certificate)
     refuse_others(("json_file",), f"a {kind.name.lower()}", hint="leave it out")
     if kind is Evidence.CAPTURE:
         return verify_capture(evidence, json_file)

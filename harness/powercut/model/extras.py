@@ -4,12 +4,16 @@
 The groups, and what an entry point of each is:
 
     powercut.commands, .commands.audit, .commands.doctor   a click command, of its own name
+    powercut.certificates  shows and verifies certificates (powercut.report.certificates)
     powercut.clusters    opens what `--cluster` names (powercut.cli.cluster)
     powercut.definitions reads definitions of machines (powercut.scenario.likeness)
     powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
-    powercut.importers   reads and writes logs of other tools (powercut.cli.foreign_logs)
+    powercut.importers   reads and writes logs of other tools (powercut.cli.extras)
     powercut.machines    a MachineRow (powercut.scenario.machines)
+    powercut.pages       makes the page of a recording (powercut.report.recording_page)
+    powercut.pictures    draws what it knows of a recording into that page
     powercut.recordings  opens a recording; its name is that of a file in the recording's folder
+    powercut.schemas     a model of pydantic's, whose schema docs/schema has by its name
     powercut.suites      programs of Debian suites (powercut.machine.suites)
 
 docs/adding-an-extra.md walks through an extra.

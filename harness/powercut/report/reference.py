@@ -18,13 +18,13 @@ from typing import Any, Final, get_args
 from pydantic.fields import FieldInfo
 
 from powercut.documented import descriptions_of
+from powercut.model.extras import loaded, registered
 from powercut.paths import ROOT
 from powercut.scenario.load import ScenarioFile
 from powercut.scenario.preset_schema import preset_schema
 from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
 from powercut.scenario.settings import GROUPS, Parameters, Settings, TriggerSettings
-from powercut.store.certificate import Certificate
 from powercut.store.record import Record
 from powercut.store.results import CampaignOutcome, RunResult
 
@@ -40,7 +40,10 @@ def published() -> dict[str, str]:
         "schema/preset.schema.json": _json(preset_schema()),
         "schema/verdict.schema.json": _json(_result_schema(RunResult, "verdict")),
         "schema/campaign.schema.json": _json(_result_schema(CampaignOutcome, "campaign")),
-        "schema/certificate.schema.json": _json(_result_schema(Certificate, "certificate")),
+        **{
+            f"schema/{name}.schema.json": _json(_result_schema(loaded(place), name))
+            for name, place in registered("powercut.schemas").items()
+        },
     }
 
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from powercut.model.acks import AckBasis
 from powercut.model.confidence import percent as percent  # noqa: PLC0414  # a re-export
@@ -19,7 +19,6 @@ from powercut.model.verdict import (
     Verdict,
 )
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.store.certificate import CertifiedCell
 from powercut.store.host_load import HostLoad
 from powercut.store.results import (
     AckInstants,
@@ -303,7 +302,27 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def how_early(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str]:
+class JudgedCell(Protocol):
+    """A cell of a run or of a certificate."""
+
+    @property
+    def cell(self) -> str:
+        """Its name."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """What came out."""
+
+    @property
+    def acks(self) -> AckInstants | None:
+        """When its acks were made."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """Its settings."""
+
+
+def how_early(cells: Sequence[JudgedCell]) -> list[str]:
     """For the cells without loss: how much too early an ack may have been without being seen."""
     safe = [cell for cell in cells if cell.verdict is Verdict.SAFE and cell.acks is not None]
     known = [cell for cell in safe if _window_us(cell) is not None]
@@ -316,7 +335,7 @@ def how_early(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str
     return sentences
 
 
-def how_repaired(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[str]:
+def how_repaired(cells: Sequence[JudgedCell]) -> list[str]:
     """For cells whose image QEMU does not open as a cut leaves it, a sentence a format."""
     formats = dict.fromkeys(
         cell.parameters.machine.format
@@ -330,11 +349,11 @@ def how_repaired(cells: Sequence[CellResult] | Sequence[CertifiedCell]) -> list[
     ]
 
 
-def _window_us(cell: CellResult | CertifiedCell) -> float | None:
+def _window_us(cell: JudgedCell) -> float | None:
     return cell.acks.window_us if cell.acks is not None else None
 
 
-def _who(cells: Sequence[CellResult | CertifiedCell]) -> str:
+def _who(cells: Sequence[JudgedCell]) -> str:
     return cells[0].cell if len(cells) == 1 else f"{len(cells)} SAFE cells"
 
 

@@ -33,8 +33,7 @@ from powercut.scenario.machines import LOOP, row_of
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.store.certify_order import RunComponents
-from powercut.store.component import Component, Executed
+from powercut.store.component import Component, Executed, RunComponents
 
 
 def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:

@@ -3,7 +3,14 @@
 
 from __future__ import annotations
 
-from powercut.store.record import Record
+from typing import TYPE_CHECKING, Final
+
+from powercut.store.record import Record, read_model
+
+if TYPE_CHECKING:
+    from powercut.store.layout import ResultDir
+
+COMPONENTS: Final = "components.json"
 
 
 class Component(Record):
@@ -44,3 +51,26 @@ class Executed(Record):
 
     confined: str
     """What keeps it from the host; `not confined` if nothing does."""
+
+
+class RunComponents(Record):
+    """components.json of a run: what its cells ran on."""
+
+    components: tuple[Component, ...]
+    """Each once."""
+
+    cells: dict[str, tuple[int, ...]]
+    """By the name of a cell, indices into them."""
+
+    executed: tuple[Executed, ...] = ()
+    """What the cells execute, each once."""
+
+
+def write_components(run: ResultDir, components: RunComponents) -> None:
+    """Writes components.json.  Raises HostError."""
+    run.write_file(COMPONENTS, components.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_components(run: ResultDir) -> RunComponents:
+    """Reads components.json; raises DamagedRecording."""
+    return read_model(run.path / COMPONENTS, RunComponents)

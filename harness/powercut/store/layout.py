@@ -57,7 +57,6 @@ from powercut.store.files import (
     point_link,
     write_atomic,
 )
-from powercut.store.measurement import Measurement
 from powercut.store.record import read_model
 from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir
@@ -132,11 +131,6 @@ class ResultDir:
     def measurement(self, cell: str) -> Path:
         """The folder for what was measured of a cell, whether it is there or not."""
         return self.path / "measurements" / folder_name(cell)
-
-    def measurements(self) -> tuple[Measurement, ...]:
-        """All measurements, in order of the names of their folders; raises DamagedRecording."""
-        files = sorted(self.path.glob("measurements/*/measurement.json"))
-        return tuple(read_model(path, Measurement) for path in files)
 
     def trials(self) -> tuple[TrialDir, ...]:
         """All trials that left a folder, controls included, in order of their names."""

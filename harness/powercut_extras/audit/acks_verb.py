@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.foreign_logs import foreign_logs
+from powercut.cli.extras import foreign_logs
 from powercut.cli.lookup import find_trials, is_import
 from powercut.cli.options import RESULT_HELP, json_option, recording_argument
 from powercut.cli.output import console_beside, write_json_object

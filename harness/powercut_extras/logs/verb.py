@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from powercut.cli.foreign_logs import ForeignLogs, Option
+from powercut.cli.extras import ForeignLogs, Option
 from powercut.cli.options import FILE
 from powercut.cli.output import Speaker, write_json_object
 from powercut.model.contract import ATOMIC_UNIT
@@ -191,7 +191,7 @@ def _layout(
 
 
 class Logs:
-    """The port powercut.cli.foreign_logs."""
+    """The port powercut.cli.extras."""
 
     import_options: Sequence[Option] = (
         click.option(

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from powercut.model.errors import UsageError
-from powercut.rig.likeness import scenario_like
 from powercut.scenario.load import expand, parse_scenario
+from powercut_extras.certify.likeness import scenario_like
 from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.proxmox import read_proxmox
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.model.errors import UsageError
-from powercut.rig.likeness import scenario_like
 from powercut.scenario.likeness import DiskLikeness, Likeness
 from powercut.scenario.load import expand, parse_scenario
+from powercut_extras.certify.likeness import scenario_like
 from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.kubevirt import read_kubevirt
 from powercut_extras.libvirt.likeness import likeness_of

@@ -21,8 +21,8 @@ from powercut.recording.folder_names import FolderNames
 from powercut.recording.folder_state import save_state
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness
-from powercut.timeline.source import source_at
 from powercut.witness.folder import minimize_folder
+from powercut_extras.pages.timeline.source import source_at
 
 pytestmark = pytest.mark.fuse
 

@@ -17,9 +17,9 @@ from captured_here import (
 
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.recording import state_ref
-from powercut.report.browse import answer
 from powercut.store.folder import CaptureDir
 from powercut.store.folder_witness import FolderWitness, find_folder_witness
+from powercut_extras.pages.browse import answer
 
 pytestmark = pytest.mark.fuse
 

@@ -13,15 +13,16 @@ from click.testing import CliRunner
 
 from powercut.campaign.keep import Keep, keep_or_drop
 from powercut.campaign.selection import Selection
-from powercut.certify.build import certificate_of
-from powercut.certify.certifier import CertifyRunOptions, write_certificate
-from powercut.certify.verify import examine
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
-from powercut.store.certify_order import CertificateDir, Order, RunComponents, write_components
+from powercut.store.component import RunComponents, write_components
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import PACK
 from powercut.store.trial_dir import TrialDir
+from powercut_extras.certify.build import certificate_of
+from powercut_extras.certify.certifier import CertifyRunOptions, write_certificate
+from powercut_extras.certify.order import CertificateDir, Order
+from powercut_extras.certify.verify import examine
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from powercut.campaign.run import EVERY_S, ProgressFile, states_of
 from powercut.explore.request import Budget, ExploreProgress
 from powercut.model.events import Phase, RunStarted, TrialFinished, TrialPhase
 from powercut.model.verdict import Verdict
-from powercut.report.live import live_of
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.progress import PROGRESS, read_progress
+from powercut_extras.pages.live import live_of
 
 
 class Clock:

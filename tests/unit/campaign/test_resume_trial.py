@@ -15,8 +15,7 @@ from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
-from powercut.store.certify_order import RunComponents, read_components
-from powercut.store.component import Component
+from powercut.store.component import Component, RunComponents, read_components
 from powercut.store.files import locked
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir, TrialRecord

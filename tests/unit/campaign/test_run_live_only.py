@@ -18,13 +18,6 @@ from fake_machine import FAKE_LIVE, FakeLiveBackend
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.selection import Selection
 from powercut.campaign.verify import verify
-from powercut.certify.certifier import (
-    CertifyRunOptions,
-    Request,
-    certify,
-    resume_certificate,
-)
-from powercut.certify.verify import contradictions, examine
 from powercut.cli.commands import cli
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import PowercutError
@@ -35,6 +28,13 @@ from powercut.scenario.load import parse_scenario
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import RunResult
+from powercut_extras.certify.certifier import (
+    CertifyRunOptions,
+    Request,
+    certify,
+    resume_certificate,
+)
+from powercut_extras.certify.verify import contradictions, examine
 
 CUTS = 3
 SCENARIO = f"""powercut: 1

@@ -12,20 +12,20 @@ import pytest
 
 from powercut.campaign.assemble import Outcome, cell_results, missing_controls, outcomes_of_cells
 from powercut.campaign.selection import Selection
-from powercut.certify.follows import problems_of_runs
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store.binding import text_digest
-from powercut.store.certify_order import CertificateDir, Order
 from powercut.store.layout import ResultDir
-from powercut.store.measured import MEASUREMENT_FILE, read_measured
-from powercut.store.measurement import Measurement
 from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialRecord
 from powercut.store.trial_result import Exposure, TrialResult
+from powercut_extras.certify.follows import problems_of_runs
+from powercut_extras.certify.measured import MEASUREMENT_FILE, read_measured
+from powercut_extras.certify.measurement import Measurement
+from powercut_extras.certify.order import CertificateDir, Order
 
 TEXT = """powercut: 1
 name: two

@@ -10,29 +10,39 @@ import pytest
 from small_images import png
 
 from powercut.campaign.selection import Selection
-from powercut.certify.build import axes_of, counted
-from powercut.certify.causes import NOT_ALONE, NOT_THERE, explanation_of
-from powercut.certify.compare import compare_certificates, compare_values, got_unknown, got_worse
-from powercut.certify.request import CertifyOptions, request_of
-from powercut.certify.verify import contradictions
-from powercut.certify.words import statement_of, untested
 from powercut.model.confidence import upper_bound
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import SCENARIOS, as_word
-from powercut.scenario import known_causes
-from powercut.scenario.flat import differing
-from powercut.scenario.known_causes import causes_of
 from powercut.scenario.load import load_scenario, parse_scenario
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.preset import preset_names
 from powercut.scenario.settings import ControlKind, Expect, Parameters
-from powercut.store.certificate import Certificate, CertifiedCell, CertifiedControl, SealedRecording
 from powercut.store.component import Component
-from powercut.store.issuer import Issuer, logo_of
-from powercut.store.measurement import RequestCounts, WireAccount
 from powercut.store.results import CellResult, ControlResult
 from powercut.store.trial_result import Exposure, TrialResult
+from powercut_extras.certify import known_causes
+from powercut_extras.certify.build import axes_of, counted
+from powercut_extras.certify.causes import NOT_ALONE, NOT_THERE, explanation_of
+from powercut_extras.certify.certificate import (
+    Certificate,
+    CertifiedCell,
+    CertifiedControl,
+    SealedRecording,
+)
+from powercut_extras.certify.compare import (
+    compare_certificates,
+    compare_values,
+    got_unknown,
+    got_worse,
+)
+from powercut_extras.certify.flat import differing
+from powercut_extras.certify.issuer import Issuer, logo_of
+from powercut_extras.certify.known_causes import causes_of
+from powercut_extras.certify.measurement import RequestCounts, WireAccount
+from powercut_extras.certify.request import CertifyOptions, request_of
+from powercut_extras.certify.verify import contradictions
+from powercut_extras.certify.words import statement_of, untested
 
 QEMU = Component(role="hypervisor", name="qemu", version="7.2", sha256="a" * 64)
 

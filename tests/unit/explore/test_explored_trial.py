@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from powercut.certify.build import coverage_of
 from powercut.crash.order import ALL_POLICIES
 from powercut.explore import disks, explorer, state_judge
 from powercut.explore import trial as explore_trial
@@ -33,6 +32,7 @@ from powercut.store.trial_result import TrialResult
 from powercut.verdict import states
 from powercut.verdict.states import with_states
 from powercut.wal.slots import SlotState
+from powercut_extras.certify.build import coverage_of
 
 
 def explored(trial, result, **how):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which cells can be measured."""
 
-from powercut.measure.cells import is_measurable
 from powercut.scenario.settings import DiskSettings, Parameters
 from powercut.scenario.settings_several import AlsoDisk, Holds
+from powercut_extras.certify.measure.cells import is_measurable
 
 
 def test_the_requests_of_several_disks_are_not_told_as_those_of_the_first():

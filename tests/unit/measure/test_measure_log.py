@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from powercut.measure.log import BEGIN, END, account
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER
+from powercut_extras.certify.measure.log import BEGIN, END, account
 
 W, Z, D, F = RequestKind.WRITE, RequestKind.ZERO, RequestKind.DISCARD, RequestKind.FLUSH
 MARKS = ((100, BEGIN), (200, END))

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.measure.trace import (
+from powercut.model.errors import HostError
+from powercut_extras.certify.measure.trace import (
     GuestSnapshot,
     GuestTrace,
     asked_between,
     issued_between,
     parse_histogram,
 )
-from powercut.model.errors import HostError
 
 # As Linux 6.1 prints it.
 ISSUED = """# event histogram

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from powercut.measure.wire import Layers, flush_ends_at
-from powercut.store.measurement import BioCounts, RequestCounts
+from powercut_extras.certify.measure.wire import Layers, flush_ends_at
+from powercut_extras.certify.measurement import BioCounts, RequestCounts
 
 
 def counts(writes: int, fua: int | None, flushes: int) -> RequestCounts:

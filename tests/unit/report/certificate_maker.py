@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from powercut.certify.build import counted
 from powercut.channel.history_file import read_history
 from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
@@ -20,19 +19,20 @@ from powercut.report.explained import explain
 from powercut.scenario.choices import DiskModel, Expect
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell
-from powercut.store.certificate import (
+from powercut.store.component import Component
+from powercut.store.layout import ResultDir
+from powercut.store.results import CellResult
+from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import Exposure, Latency
+from powercut_extras.certify.build import counted
+from powercut_extras.certify.certificate import (
     Certificate,
     CertifiedCell,
     CertifiedControl,
     NotTested,
     SealedRecording,
 )
-from powercut.store.component import Component
-from powercut.store.layout import ResultDir
-from powercut.store.measurement import Cost, RequestCounts, WireAccount
-from powercut.store.results import CellResult
-from powercut.store.trial_dir import TrialDir
-from powercut.store.trial_result import Exposure, Latency
+from powercut_extras.certify.measurement import Cost, RequestCounts, WireAccount
 
 QEMU = Component(
     role="hypervisor", name="qemu-system-x86_64", version="7.2.22", package="qemu-system-x86 7.2",

@@ -12,10 +12,10 @@ from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
 from powercut.model.reached import Reached
 from powercut.model.verdict import Verdict
-from powercut.report.browse import answer
-from powercut.report.history_reader import read_history
 from powercut.store.exploration import ExploreCoverage, ExploreResult
 from powercut.store.folder import SEALED, CaptureDir, CaptureRecord, CaptureResult
+from powercut_extras.pages.browse import answer
+from powercut_extras.pages.history_reader import read_history
 
 RECORD = CaptureRecord(
     powercut="1",

@@ -7,11 +7,11 @@ import pytest
 from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost_of
 
 from powercut.model.verdict import Verdict
-from powercut.report.page.certificate import certificate_html
-from powercut.report.page.certificate_answer import SHOWN_MAX, answer_of, settings_text
-from powercut.report.page.certificate_costs import cost_views
-from powercut.report.page.certificate_losses import kinds_of
-from powercut.scenario.known_causes import _OF_A_LOSS, USB, causes_of
+from powercut_extras.certify.known_causes import _OF_A_LOSS, USB, causes_of
+from powercut_extras.certify.page import certificate_html
+from powercut_extras.certify.page_answer import SHOWN_MAX, answer_of, settings_text
+from powercut_extras.certify.page_costs import cost_views
+from powercut_extras.certify.page_losses import kinds_of
 
 CELLS = """powercut: 1
 name: some

@@ -18,10 +18,10 @@ from certificate_maker import cell_of, cells_of_yaml, certificate_of_cells, cost
 from chromium import HEIGHT, WIDTH, Browser, browser_in
 
 from powercut.model.verdict import Verdict
-from powercut.report.history_reader import read_history
-from powercut.report.page.certificate import certificate_html
-from powercut.report.page.history import write_history
 from powercut.scenario.choices import DiskModel
+from powercut_extras.certify.page import certificate_html
+from powercut_extras.pages.history_page import write_history
+from powercut_extras.pages.history_reader import read_history
 
 SAFE, LOSSY = (0xD3, 0xEC, 0xDD), (0xF8, 0xD3, 0xCF)
 HATCH, UNKNOWN = (0xE5, 0x9A, 0x93), (0xFD, 0xEE, 0xC4)

@@ -10,11 +10,11 @@ from certificate_maker import LINUX, QEMU, cell_of, certificate_of_cells
 from small_images import png
 
 from powercut.model.verdict import Verdict
-from powercut.report.page.certificate import certificate_html
-from powercut.report.page.certificate_head import head_of
-from powercut.store.certificate import Certificate
 from powercut.store.host_load import HostLoad
-from powercut.store.issuer import Issuer, logo_of
+from powercut_extras.certify.certificate import Certificate
+from powercut_extras.certify.issuer import Issuer, logo_of
+from powercut_extras.certify.page import certificate_html
+from powercut_extras.certify.page_head import head_of
 
 BUSY = HostLoad(seconds=60, processors=2, average_before=4.1, stolen=0.031, others=0.44)
 

@@ -15,10 +15,16 @@ from click.testing import CliRunner
 from powercut.cli.commands import cli
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
-from powercut.report.history import Series, changed_names
-from powercut.report.history_reader import read_history
-from powercut.report.page.history import change_lines, history_html, spark_svg, strip_svg, when
-from powercut.store.certificate import CertifiedCell
+from powercut_extras.certify.certificate import CertifiedCell
+from powercut_extras.pages.history import Series, changed_names
+from powercut_extras.pages.history_page import (
+    change_lines,
+    history_html,
+    spark_svg,
+    strip_svg,
+    when,
+)
+from powercut_extras.pages.history_reader import read_history
 
 NAMES = [f"cell{number}" for number in range(12)]
 

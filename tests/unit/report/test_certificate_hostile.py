@@ -12,12 +12,12 @@ from certificate_maker import cell_of, certificate_of_cells
 from hostile import SLICES, fuzz, numbers, survives
 from hypothesis import strategies as st
 
-from powercut.certify.verify import contradictions
 from powercut.console import PlainConsole
 from powercut.model.verdict import Verdict
-from powercut.report.page.certificate import certificate_html
-from powercut.report.terminal.certify import print_certificate
-from powercut.store.certify_order import CERTIFICATE, read_certificate
+from powercut_extras.certify.order import CERTIFICATE, read_certificate
+from powercut_extras.certify.page import certificate_html
+from powercut_extras.certify.terminal import print_certificate
+from powercut_extras.certify.verify import contradictions
 
 values = st.one_of(
     numbers,

@@ -10,8 +10,8 @@ from certificate_maker import cell_of, cells_of_yaml
 
 from powercut.model.verdict import Verdict
 from powercut.paths import SCENARIOS
-from powercut.report.page.heatmap import COLUMNS_MAX, ROWS_MAX, HeatMap, lay_out
-from powercut.store.certificate import CertifiedCell
+from powercut_extras.certify.certificate import CertifiedCell
+from powercut_extras.certify.heatmap import COLUMNS_MAX, ROWS_MAX, HeatMap, lay_out
 
 HEAD = "powercut: 1\nname: some\ndescription: d\n"
 
@@ -146,8 +146,8 @@ def test_a_covering_array_is_summarised_by_pairs():
 
 def test_a_field_shows_its_worst():
     base = cell_of("a", Verdict.SAFE)
-    from powercut.report.page.cell_settings import Spot
-    from powercut.report.page.heatmap import MapField
+    from powercut_extras.certify.cell_settings import Spot
+    from powercut_extras.certify.heatmap import MapField
 
     field = MapField(
         (

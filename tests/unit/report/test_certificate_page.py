@@ -21,18 +21,18 @@ from certificate_maker import (
 )
 
 from powercut.model.verdict import Verdict
-from powercut.report.page.certificate import certificate_html, how_sure, write_certificate_report
-from powercut.report.page.certificate_costs import cost_views, main_model
-from powercut.report.page.certificate_losses import kinds_of, layer_of
-from powercut.report.page.heatmap import lay_out
-from powercut.report.page.histogram import BARS, histogram_bars, histogram_svg
 from powercut.report.page.pages import figure, microseconds, ratio
-from powercut.report.signature import read_signature
 from powercut.scenario.choices import DiskModel
-from powercut.store.certificate import CertifiedControl, Coverage, SealedRecording
 from powercut.store.component import Executed
 from powercut.store.layout import ResultDir
-from powercut.store.measurement import RequestCounts, WireAccount
+from powercut_extras.certify.certificate import CertifiedControl, Coverage, SealedRecording
+from powercut_extras.certify.heatmap import lay_out
+from powercut_extras.certify.histogram import BARS, histogram_bars, histogram_svg
+from powercut_extras.certify.measurement import RequestCounts, WireAccount
+from powercut_extras.certify.page import certificate_html, how_sure, write_certificate_report
+from powercut_extras.certify.page_costs import cost_views, main_model
+from powercut_extras.certify.page_losses import kinds_of, layer_of
+from powercut_extras.certify.signature import read_signature
 
 
 class Page(HTMLParser):

@@ -7,10 +7,10 @@ from __future__ import annotations
 from certificate_maker import cell_of, certificate_of_cells
 
 from powercut.model.verdict import Verdict
-from powercut.report.certified import about, in_brief, untested
-from powercut.report.page.certificate import certificate_html
 from powercut.scenario.preset import all_presets
-from powercut.store.certificate import NotTested
+from powercut_extras.certify.certificate import NotTested
+from powercut_extras.certify.certified import about, in_brief, untested
+from powercut_extras.certify.page import certificate_html
 
 
 def test_settings_of_a_product_are_not_the_product(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.timeline.contents import COMPARED_MAX, Excerpt, excerpt, laid_out
+from powercut_extras.pages.timeline.contents import COMPARED_MAX, Excerpt, excerpt, laid_out
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
-from powercut.report.page.history import _plain
+from powercut_extras.pages.history_page import _plain
 
 
 def test_every_link_of_a_published_history_leads_into_its_folder(tmp_path: Path) -> None:

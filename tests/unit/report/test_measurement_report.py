@@ -7,15 +7,21 @@ import io
 
 from rich.console import Console
 
-from powercut.report.terminal.measurement import (
+from powercut.scenario.settings import DiskModel, Parameters
+from powercut.store.trial_result import Latency
+from powercut_extras.certify.measurement import (
+    BioCounts,
+    Cost,
+    Measurement,
+    RequestCounts,
+    WireAccount,
+)
+from powercut_extras.certify.terminal_measurement import (
     blind_line,
     cost_lines,
     print_measurements,
     safest_of,
 )
-from powercut.scenario.settings import DiskModel, Parameters
-from powercut.store.measurement import BioCounts, Cost, Measurement, RequestCounts, WireAccount
-from powercut.store.trial_result import Latency
 
 
 def counts(writes: int, fua: int | None, flushes: int, **kinds: int) -> RequestCounts:

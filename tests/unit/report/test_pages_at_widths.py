@@ -20,16 +20,16 @@ from small_images import png
 from test_report_files import view
 
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.report.browse import index_html
-from powercut.report.history_reader import read_history
-from powercut.report.page.certificate import certificate_html
-from powercut.report.page.history import history_html
 from powercut.report.page.run import html_report
 from powercut.report.page.sequence import loss_svg
 from powercut.report.page.svg import timeline_svg
 from powercut.store.host_load import HostLoad
-from powercut.store.issuer import Issuer, logo_of
 from powercut.store.loss_story import LossStep, LossStory
+from powercut_extras.certify.issuer import Issuer, logo_of
+from powercut_extras.certify.page import certificate_html
+from powercut_extras.pages.browse import index_html
+from powercut_extras.pages.history_page import history_html
+from powercut_extras.pages.history_reader import read_history
 
 WIDTHS = {420: 800, 800: 1000, 1400: 900}
 """Widths in pixels, and the height of a screen as wide."""

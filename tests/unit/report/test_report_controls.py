@@ -7,10 +7,10 @@ import pytest
 
 from powercut.model.verdict import Verdict
 from powercut.report.page.pages import page
-from powercut.report.page.pictures import commands_of
 from powercut.report.terminal.table import _wrong_control
 from powercut.scenario.settings import ControlKind, Expect
 from powercut.store.results import ControlResult
+from powercut_extras.pages.pictures import commands_of
 
 
 @pytest.mark.parametrize(

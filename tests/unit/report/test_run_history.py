@@ -14,13 +14,13 @@ from click.testing import CliRunner
 
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict
-from powercut.report.history import Series
-from powercut.report.history_reader import read_history
-from powercut.report.page.history import history_html
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut_extras.pages.history import Series
+from powercut_extras.pages.history_page import history_html
+from powercut_extras.pages.history_reader import read_history
 
 TEXT = "powercut: 1\nname: {}\ncells: [{{name: a}}, {{name: b}}, {{name: c, expect: lossy}}]\n"
 BEGAN = datetime(2026, 11, 20, 1, 0, tzinfo=UTC)

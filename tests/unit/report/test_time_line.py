@@ -27,19 +27,19 @@ from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
 from powercut.paths import as_word
 from powercut.recording.materialize import open_recording
-from powercut.report import browse
-from powercut.report.browse import ADDRESS, server
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import read_exploration
 from powercut.store.file_map import MappedFile
 from powercut.store.layout import ResultDir
 from powercut.store.progress import Busy, RunProgress, write_progress
 from powercut.store.trial_dir import TrialDir
-from powercut.timeline import data as made
-from powercut.timeline import inside
-from powercut.timeline.data import timeline_json
-from powercut.timeline.inside import Inside
-from powercut.timeline.source import Source, source_at
+from powercut_extras.pages import browse
+from powercut_extras.pages.browse import ADDRESS, server
+from powercut_extras.pages.timeline import data as made
+from powercut_extras.pages.timeline import inside
+from powercut_extras.pages.timeline.data import timeline_json
+from powercut_extras.pages.timeline.inside import Inside
+from powercut_extras.pages.timeline.source import Source, source_at
 
 TOKEN = "s3cret-token"
 WIDTHS = (420, 800, 1400)

@@ -22,13 +22,13 @@ from powercut.model.verdict import LsnRange
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import ExploreResult
 from powercut.store.state_map import COLUMNS, ROWS, MapField, StateMap
-from powercut.timeline import data as made
-from powercut.timeline.data import embedded, timeline_json, window_json
-from powercut.timeline.names import FileRow
-from powercut.timeline.pictures import pictures_json
-from powercut.timeline.source import Source, source_at
 from powercut.witness.search import Drop
 from powercut_extras.audit.stored import Audit, AuditedPromise, PromiseKind, Worth
+from powercut_extras.pages.timeline import data as made
+from powercut_extras.pages.timeline.data import embedded, timeline_json, window_json
+from powercut_extras.pages.timeline.names import FileRow
+from powercut_extras.pages.timeline.pictures import pictures_json
+from powercut_extras.pages.timeline.source import Source, source_at
 
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>\u2028"
 

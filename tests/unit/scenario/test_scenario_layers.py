@@ -6,10 +6,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from powercut.model.errors import UsageError
 from powercut.rig import commands
-from powercut.scenario.known_causes import causes_of
 from powercut.scenario.layers import AnyLayer, stack_of
 from powercut.scenario.refusal import refusals
 from powercut.scenario.settings import Parameters
+from powercut_extras.certify.known_causes import causes_of
 
 MIB = 1 << 20
 ROW = TypeAdapter(AnyLayer)

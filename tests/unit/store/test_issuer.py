@@ -10,7 +10,13 @@ from pydantic import ValidationError
 from small_images import chunk, jpeg, png
 
 from powercut.model.errors import UsageError
-from powercut.store.issuer import LOGO_MAX_BYTES, LOGO_MAX_PIXELS, Issuer, logo_of, read_logo
+from powercut_extras.certify.issuer import (
+    LOGO_MAX_BYTES,
+    LOGO_MAX_PIXELS,
+    Issuer,
+    logo_of,
+    read_logo,
+)
 
 
 @pytest.mark.parametrize(

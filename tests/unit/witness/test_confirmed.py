@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from powercut.certify.build import confirmed
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell, Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
-from powercut.store.confirmation import Confirmation, write_confirmation
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult
 from powercut.store.trial_result import TrialResult
-from powercut.witness.confirm import is_analysed
+from powercut_extras.certify.build import confirmed
+from powercut_extras.certify.confirm import is_analysed
+from powercut_extras.certify.confirmation import Confirmation, write_confirmation
 
 TRIAL = Trial(1, 7, Trigger(TriggerKind.ACKS, 10), 8)
 LSNS = (LsnRange(1, 10),)

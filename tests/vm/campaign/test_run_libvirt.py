@@ -19,7 +19,7 @@ import yaml
 from powercut.model.errors import HostError
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.report.explained import explain
-from powercut.rig.likeness import scenario_like
+from powercut_extras.certify.likeness import scenario_like
 from powercut_extras.libvirt.connection import connect
 from powercut_extras.libvirt.likeness import likeness
 

@@ -15,26 +15,26 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.keep import Keep
-from powercut.certify.build import certificate_of
-from powercut.certify.certifier import (
+from powercut.model.errors import UsageError
+from powercut.model.verdict import LsnRange, Verdict
+from powercut.rig.components import components_of
+from powercut.rig.rig import Rig
+from powercut.scenario.load import expand, parse_scenario
+from powercut.store.layout import ResultDir
+from powercut.store.trial_dir import TrialDir
+from powercut_extras.certify.build import certificate_of
+from powercut_extras.certify.certifier import (
     CertifyRunOptions,
     Request,
     certify,
     resume_certificate,
     write_certificate,
 )
-from powercut.certify.sign import sign
-from powercut.certify.verify import examine
-from powercut.model.errors import UsageError
-from powercut.model.verdict import LsnRange, Verdict
-from powercut.rig.components import components_of
-from powercut.rig.rig import Rig
-from powercut.scenario.load import expand, parse_scenario
-from powercut.store.certify_order import CertificateDir
-from powercut.store.confirmation import write_confirmation
-from powercut.store.layout import ResultDir
-from powercut.store.trial_dir import TrialDir
-from powercut.witness.confirm import confirm
+from powercut_extras.certify.confirm import confirm
+from powercut_extras.certify.confirmation import write_confirmation
+from powercut_extras.certify.order import CertificateDir
+from powercut_extras.certify.sign import sign
+from powercut_extras.certify.verify import examine
 
 HEAD = """powercut: 1
 filesystem: {type: raw}

@@ -14,7 +14,7 @@ import pytest
 import slurm_here
 from slurm_here import NODES, SlurmHere
 
-from powercut.certify.verify import examine
+from powercut_extras.certify.verify import examine
 
 pytestmark = pytest.mark.campaign
 

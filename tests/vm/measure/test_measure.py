@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from powercut.measure.measure import measure_cell
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Cell, draw_trials
 from powercut.scenario.settings import DiskModel, Parameters
-from powercut.store.measurement import Measurement
+from powercut_extras.certify.measure.measure import measure_cell
+from powercut_extras.certify.measurement import Measurement
 
 COMMITS = 50
 OVERWRITE = {

@@ -4,13 +4,19 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Final
 
 import jinja2
 
+_OURS: Final = "powercut.report.page"
 
-def page(name: str) -> jinja2.Template:
-    """The template called `name`; everything that it is given is escaped, and must be given."""
-    return _environment().get_template(name)
+
+def page(name: str, package: str = _OURS) -> jinja2.Template:
+    """The template called `name` of a package, which may include those that are here.
+
+    Everything that it is given is escaped, and must be given.
+    """
+    return _environment(package).get_template(name)
 
 
 def figure(value: float) -> str:
@@ -35,9 +41,10 @@ def microseconds(value: float) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment(package: str) -> jinja2.Environment:
+    packages = dict.fromkeys((package, _OURS))
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("powercut.report.page"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one) for one in packages]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
