@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from test_hostile_disk_log import RUN_ID, honest_rows, log_of
 from test_hostile_history import chunk, head_of, message
 
+from extras import extra
 from powercut.crash.exposure import exposure
 from powercut.crash.legality import why_illegal
 from powercut.model.errors import DamagedRecording
@@ -27,7 +28,6 @@ from powercut.store.layout import ResultDir
 from powercut.store.manifest import check, seal
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.verdict.judge import judge_recording
-from powercut_extras.certify.signature import SIGNATURE, read_signature
 
 RAW = {
     "filesystem": {"type": "raw"},
@@ -246,10 +246,12 @@ def test_any_superblock_names_places_or_none(tmp_path, examples):
 
 @pytest.mark.parametrize("examples", SLICES)
 def test_any_signature_is_told_of(tmp_path, examples):
+    signature = extra("certify.signature")
+
     def look(blob):
         text = base64.b64encode(b"SSHSIG" + blob).decode()
         armour = ("-----BEGIN SSH SIGNATURE-----", "-----END SSH SIGNATURE-----")
-        (tmp_path / SIGNATURE).write_text(f"{armour[0]}\n{text}\n{armour[1]}\n")
-        survives(lambda: read_signature(tmp_path))
+        (tmp_path / signature.SIGNATURE).write_text(f"{armour[0]}\n{text}\n{armour[1]}\n")
+        survives(lambda: signature.read_signature(tmp_path))
 
     fuzz(st.binary(max_size=64), look, examples)

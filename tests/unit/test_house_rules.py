@@ -18,7 +18,6 @@ PACKAGE = ROOT / "harness" / "powercut"
 ROOMS = {
     "__init__": 0,
     "paths": 0,
-    "extras": 1,
     "brought": 0,
     "console": 1,
     "closing": 0,
@@ -42,11 +41,8 @@ ROOMS = {
     "verdict": 5,
     "trial": 5,
     "explore": 5,
-    "measure": 5,
     "witness": 6,
     "campaign": 7,
-    "timeline": 7,
-    "certify": 8,
     "report": 9,
     "doctor": 9,
     "cli": 10,
@@ -144,8 +140,6 @@ STORED = {
 """The rooms that a report may know: what is stored, and the words for it."""
 
 BEYOND_THE_STORE = {
-    "history_reader.py": {"certify"},
-    "page/recording.py": {"timeline"},
     "page/telling.py": {"recording"},
     "program_cut.py": {"explore"},
     "terminal/show.py": {"recording"},

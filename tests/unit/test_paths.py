@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from command_line import powercut
 
+from extras import extra
 from powercut import paths
 from powercut.model.errors import UsageError
 from powercut.paths import as_word, command, expanded, user_folder
 from powercut.report.program_cut import look_on
 from powercut.store.layout import reproduce_command
-from powercut_extras.certify.request import CertifyOptions
 
 
 def test_a_user_without_a_home_has_the_root_as_in_containers(monkeypatch):
@@ -70,5 +70,5 @@ def test_a_command_is_made_of_words_wherever_powercut_and_the_recording_lie(tmp_
     scenario = tmp_path / "c d" / "scenario.yaml"
     again = reproduce_command(scenario, 7)
     assert shlex.split(again) == [*launcher, "run", str(scenario)[1:], "--seed", "7"]
-    certified = CertifyOptions(scenarios=("e f",)).command(7, ())
+    certified = extra("certify.request").CertifyOptions(scenarios=("e f",)).command(7, ())
     assert shlex.split(certified) == [*launcher, "certify", "e f", "--seed", "7"]

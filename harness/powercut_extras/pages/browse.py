@@ -181,8 +181,8 @@ def _certificates(root: Path) -> Iterator[Listed]:
     """Those that are drawn up, and those whose runs have not all come to their end."""
     if not has_certificates():
         return
-    for path in _below(root, CERTIFICATE_ORDER):
-        folder = path.parent
+    names = (CERTIFICATE_ORDER, CERTIFICATE)
+    for folder in dict.fromkeys(path.parent for name in names for path in _below(root, name)):
         one = certificates().listed(folder)
         link = _link(root, folder, CERTIFICATE_PAGE) if one.verdict is not None else ""
         live = _live_below(folder) if one.running else None

@@ -377,7 +377,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *edge(
-        f"{_H}/verdict/listened.py",
+        "harness/powercut_extras/elsewhere/judge.py",
         (
             "few-heard-operations",
             At("verdict_of_listened", "too_few_operations(promises.acked)"),

@@ -347,7 +347,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *heard(
-        f"{_P}/recording/listened.py",
+        "harness/powercut_extras/elsewhere/listened.py",
         (
             "format-missing-crashes",
             At("Listened.open", "(ValueError, KeyError, TypeError)"),

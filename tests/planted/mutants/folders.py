@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *folder(
-        f"{_P}/folder_sets.py",
+        f"{_P}/folder.py",
         (
             "fdatasync-takes-attributes",
             At("_syncs", "whole and request.data_only"),

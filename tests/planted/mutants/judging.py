@@ -845,7 +845,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *certify(
-        f"{_P}/certify/follows.py",
+        "harness/powercut_extras/certify/follows.py",
         (
             "other-seed",
             At("_problems_of_run", "told.seed != plan.seed"),

@@ -80,7 +80,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *level(
-        f"{_P}/certify/verify.py",
+        "harness/powercut_extras/certify/verify.py",
         (
             "certified-safe-unrecorded",
             At("_level_contradictions", "not recorded and cell.verdict is Verdict.SAFE"),

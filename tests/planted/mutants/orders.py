@@ -118,13 +118,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/crash/kinds.py",
         (
             "fresh-names-told-apart",
-            At("_roles", "alike[as_] >= _MANY"),
+            At("_roles_of_names", "alike[as_] >= _MANY"),
             "False",
             "each name of mkstemp is a kind of its own, and groups grow with their square",
         ),
         (
             "names-by-suffix-alone",
-            At("_roles", "tell(one, calls_of[one])"),
+            At("_roles_of_names", "tell(one, calls_of[one])"),
             "tell(one, '')",
             "a file that is renamed and one that is removed look alike",
         ),

@@ -10,6 +10,7 @@ from typing import ClassVar
 import pytest
 from runs_by_hand import TEXT
 
+from extras import extra
 from powercut.campaign import run
 from powercut.campaign.run import EVERY_S, ProgressFile, states_of
 from powercut.explore.request import Budget, ExploreProgress
@@ -17,7 +18,6 @@ from powercut.model.events import Phase, RunStarted, TrialFinished, TrialPhase
 from powercut.model.verdict import Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.progress import PROGRESS, read_progress
-from powercut_extras.pages.live import live_of
 
 
 class Clock:
@@ -154,6 +154,7 @@ def test_what_cannot_be_written_or_read_stops_nothing(tmp_path, heard, pass_time
 
 def test_a_run_that_says_nothing_any_more_can_be_resumed(tmp_path, heard):
     found = read_progress(tmp_path)
+    live_of = extra("pages.live").live_of
     live = live_of(found, Path("results/some run"), "run", now=found.updated + 1)
     assert (live.resume, live.more) == ("", ())
     live = live_of(found, Path("results/some run"), "run", now=found.updated + 900)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from extras import extra
 from powercut.crash.order import ALL_POLICIES
 from powercut.explore import disks, explorer, state_judge
 from powercut.explore import trial as explore_trial
@@ -32,7 +33,6 @@ from powercut.store.trial_result import TrialResult
 from powercut.verdict import states
 from powercut.verdict.states import with_states
 from powercut.wal.slots import SlotState
-from powercut_extras.certify.build import coverage_of
 
 
 def explored(trial, result, **how):
@@ -70,6 +70,7 @@ def test_a_certificate_sets_what_was_checked_against_all_that_was_legal(world):
     trial = recorded.directory
     plain = seen.coverage.model_copy(update={"legal_log2": 10.0, "recovered": 600})
     write_exploration(trial, seen.model_copy(update={"coverage": plain}))
+    coverage_of = extra("certify.build").coverage_of
     one = coverage_of([read_exploration(trial)])
     two = coverage_of([read_exploration(trial)] * 2)
     assert one is not None

@@ -214,7 +214,8 @@ def test_what_is_imported_is_compiled_once(checkout: Checkout) -> None:
     checkout.call()
     checkout.call()
     compiled = [line for line in checkout.lines("calls") if "compileall" in line]
-    assert compiled == [f"python -m compileall -q {checkout.folder}/harness/powercut"]
+    both = " ".join(f"{checkout.folder}/harness/{one}" for one in ("powercut", "powercut_extras"))
+    assert compiled == [f"python -m compileall -q {both}"]
 
 
 def test_only_missing_packages_are_installed(checkout: Checkout) -> None:

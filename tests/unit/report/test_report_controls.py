@@ -6,11 +6,9 @@ from __future__ import annotations
 import pytest
 
 from powercut.model.verdict import Verdict
-from powercut.report.page.pages import page
 from powercut.report.terminal.table import _wrong_control
 from powercut.scenario.settings import ControlKind, Expect
 from powercut.store.results import ControlResult
-from powercut_extras.pages.pictures import commands_of
 
 
 @pytest.mark.parametrize(
@@ -27,15 +25,3 @@ def test_a_workload_at_fault_is_no_control_that_misbehaved(kind, verdict, lossy,
         kind=kind, expected=Expect.SAFE, verdict=verdict, behaved=False, message="lost 3"
     )
     assert _wrong_control(control, lossy=lossy).startswith(begins)
-
-
-def test_a_page_without_flushes_to_ask_about_has_no_command_for_them():
-    """That of a captured folder."""
-    commands = commands_of("results/capture/one", with_flushes=False)
-    audit, explored = None, ()
-    parts = page("picture_parts.html.j2").module
-    made = page("pictures.html.j2").render(
-        commands=commands, audit=audit, explored=explored, minimised=[], data=None, pics=parts
-    )
-    assert "explore results/capture/one" in made
-    assert "audit flushes" not in made

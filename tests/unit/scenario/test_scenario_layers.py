@@ -4,12 +4,12 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from extras import extra
 from powercut.model.errors import UsageError
 from powercut.rig import commands
 from powercut.scenario.layers import AnyLayer, stack_of
 from powercut.scenario.refusal import refusals
 from powercut.scenario.settings import Parameters
-from powercut_extras.certify.known_causes import causes_of
 
 MIB = 1 << 20
 ROW = TypeAdapter(AnyLayer)
@@ -261,6 +261,7 @@ def test_what_an_image_promises_and_whose_fault_it_is(change, promise, layer):
     image = ROW.validate_python(row)
     assert promise in image.promise
     assert image.is_safe is (layer is None)
+    causes_of = extra("certify.known_causes").causes_of
     assert [cause.layer for cause in causes_of(cell(row))] == ([layer] if layer else [])
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from extras import extra
 from powercut.model.operations import Packet
 from powercut.workload.program.sync_trace import TRACER, CallSite, SyncTrace, read_trace
-from powercut_extras.audit.code_names import name_places
 
 SOURCE = Path(__file__).with_name("synctrace_planted.c")
 AIO = Path(__file__).with_name("synctrace_aio.c")
@@ -220,7 +220,7 @@ def test_a_site_has_the_names_of_its_callers(programs, tmp_path, data):
     def names(site: CallSite) -> list[str]:
         """Of the program's own frames: how many the C library has depends on its version."""
         own = [one for one in site.frames if not Path(one.module).name.startswith("libc.so")]
-        told = name_places((frame.module, frame.address) for frame in own)
+        told = extra("audit.code_names").name_places((frame.module, frame.address) for frame in own)
         places = [told.get((one.module, one.address), one.text) for one in own]
         return [place.partition(" ")[0] for place in places]
 

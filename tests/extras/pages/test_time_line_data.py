@@ -22,8 +22,10 @@ from powercut.model.verdict import LsnRange
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import ExploreResult
 from powercut.store.state_map import COLUMNS, ROWS, MapField, StateMap
+from powercut.store.trial_dir import TrialDir
 from powercut.witness.search import Drop
-from powercut_extras.audit.stored import Audit, AuditedPromise, PromiseKind, Worth
+from powercut_extras.audit.picture import Picture
+from powercut_extras.audit.stored import Audit, AuditedPromise, PromiseKind, Worth, read_audit
 from powercut_extras.pages.timeline import data as made
 from powercut_extras.pages.timeline.data import embedded, timeline_json, window_json
 from powercut_extras.pages.timeline.names import FileRow
@@ -80,7 +82,13 @@ def long(source: Source, requests: int) -> Source:
     return replace(source, space=space, names=Numbers(), end_ns=int(at[-1]) + 100, states=())
 
 
-def many_promises(source: Source) -> Audit:
+def audit_of(source: Source) -> Audit:
+    found = read_audit(TrialDir(source.path, source.path))
+    assert found is not None
+    return found
+
+
+def many_promises(source: Source) -> Picture:
     """An audit of every flush of a long recording."""
     promise = AuditedPromise(
         request=0, kind=PromiseKind.FLUSH, at_ms=0.0, took_us=1.0, worth=Worth.CARRIES, hanging=1,
@@ -88,8 +96,7 @@ def many_promises(source: Source) -> Audit:
     )  # fmt: skip
     flushes = range(1, len(source.lanes.of), 2)
     promises = tuple(promise.model_copy(update={"request": one}) for one in flushes)
-    assert source.audit is not None
-    return source.audit.model_copy(update={"promises": promises})
+    return Picture(audit_of(source).model_copy(update={"promises": promises}))
 
 
 def explored_everywhere(source: Source) -> tuple[tuple[str, ExploreResult], ...]:
@@ -128,10 +135,9 @@ def test_an_audit_of_a_stranger_is_drawn_within_bounds(honest: Path, tmp_path: P
     folder = tmp_path / "run/cells/honest/0001"
     shutil.copytree(honest, folder)
     whole = source_at(folder)
-    assert whole.audit is not None
-    first = whole.audit.promises[0].model_copy(update={"lsns": (LsnRange(1, 10**18),)})
-    audit = whole.audit.model_copy(update={"promises": (first,)})
-    drawn = pictures_json(replace(whole, audit=audit))["audit"]
+    first = audit_of(whole).promises[0].model_copy(update={"lsns": (LsnRange(1, 10**18),)})
+    audit = audit_of(whole).model_copy(update={"promises": (first,)})
+    drawn = pictures_json(replace(whole, audit=Picture(audit)))["audit"]
     assert len(drawn["lanes"][0]["marks"][0][3]) == RECORDS
     other = audit.model_copy(update={"promises": (first.model_copy(update={"request": 999}),)})
     (folder / "audit.json").write_text(other.model_dump_json())
