@@ -18,7 +18,7 @@ from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.state_images import StateImages
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.store.layout import ResultDir
 
 _SCENARIO: Final = """

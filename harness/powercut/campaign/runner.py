@@ -10,7 +10,6 @@ from pathlib import Path
 from powercut.campaign.confidence import (
     Aim,
 )
-from powercut.campaign.keep import Keep
 from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
@@ -21,7 +20,7 @@ from powercut.campaign.resume import (
     new_session,
     sessions_then,
 )
-from powercut.campaign.run import Listener, Run, RunOptions
+from powercut.campaign.run import Keep, Listener, Run, RunOptions
 from powercut.campaign.selection import Selection
 from powercut.model.errors import UsageError
 from powercut.model.events import (

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from powercut.channel.packet_socket import PacketSocket
+from powercut.channel.line_sources import PacketSocket
 from powercut.model.operations import Packet
 
 _SO_TIMESTAMPNS: Final = 35

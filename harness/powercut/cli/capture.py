@@ -168,7 +168,7 @@ def _judged(
 ) -> CaptureResult:
     """The verdict, written beside the recording, with its page."""
     from powercut.campaign.folder import judge_folder, progress_text
-    from powercut.report.recording_page import write_recording_page
+    from powercut.report.publish import write_recording_page
 
     with console.status("looking at crash states") as status:
         result = judge_folder(

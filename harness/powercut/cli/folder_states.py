@@ -55,7 +55,7 @@ def explore_capture(
     from powercut.crash.folder_rows import Promise
     from powercut.crash.order import ALL_POLICIES
     from powercut.explore.request import Budget, ExploreRequest
-    from powercut.report.recording_page import write_recording_page
+    from powercut.report.publish import write_recording_page
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
 
@@ -98,7 +98,7 @@ def minimize_capture(
     from powercut.campaign.folder_states import minimize_capture as search
     from powercut.crash.folder_rows import Promise
     from powercut.explore.request import Budget
-    from powercut.report.recording_page import write_recording_page
+    from powercut.report.publish import write_recording_page
     from powercut.report.terminal.folder_witness import print_folder_witness
     from powercut.store.folder import CaptureDir
 

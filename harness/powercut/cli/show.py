@@ -74,7 +74,7 @@ def _write_page(
     evidence: Path, kind: Evidence, cell: str | None, trial: int | None, target: Path
 ) -> None:
     """The page of a recording, if `evidence` is one alone, else that of a run or certificate."""
-    from powercut.report.recording_page import recording_page
+    from powercut.report.publish import recording_page
     from powercut.store.files import write_atomic
 
     if kind is Evidence.BUNDLE:

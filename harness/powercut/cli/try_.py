@@ -71,8 +71,7 @@ def try_(
     from powercut.campaign.program_try import TryOrder, require_contract, tried_json, try_program
     from powercut.cli.interrupt import Resumable
     from powercut.model.verdict import Verdict
-    from powercut.report.publish import write_reports
-    from powercut.report.recording_page import write_recording_page
+    from powercut.report.publish import write_recording_page, write_reports
     from powercut.report.terminal.program_try import print_tried
     from powercut.report.terminal.progress import ProgressView
     from powercut.scenario.seeds import fresh_seed

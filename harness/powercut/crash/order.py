@@ -38,9 +38,8 @@ from powercut.crash.arrays import sorted_unique
 from powercut.crash.explore import I64, Coverage, InstantKind, events
 from powercut.crash.folder import FolderSpace
 from powercut.crash.kinds import Kinds
-from powercut.crash.permutation import permuted
 from powercut.crash.policies import POLICIES
-from powercut.crash.representatives import Representatives
+from powercut.crash.representatives import Representatives, permuted
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.model.odds import AcksLookedAt

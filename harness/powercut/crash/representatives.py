@@ -24,6 +24,7 @@ so: coverage counts groups, and no verdict rests on it.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +33,12 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from powercut.crash.applied import Kept
 from powercut.crash.explore import Coverage, Exploration, GroupCoverage
 from powercut.crash.kinds import Kind, Kinds, Names, kinds_of
 from powercut.crash.legality import why_illegal
-from powercut.crash.permutation import permuted
 from powercut.crash.shapes import POLICY, Form, Pair, Shape, ShapeMaker, shapes_of
 from powercut.crash.stages import Stage, stages_of
 from powercut.crash.states import CrashState, Model, StateSpace
@@ -348,3 +349,19 @@ def _round(left: _Candidates, *, rare: bool) -> Iterator[tuple[int, int]]:
             continue
         shown |= left[number][1]
         yield number
+
+
+# Instants in an order by chance.
+#
+# Work has periods: a checkpoint each hundredth commit, a new segment each 64th.  An order that is
+# even over a run is in step with some of them, and meets a fault of that period always or never.
+# Chance is in step with nothing.
+
+I64 = npt.NDArray[np.int64]
+
+
+def permuted(instants: I64, seed: int, purpose: str) -> I64:
+    """`instants` in an order that `seed` draws; orders for other purposes are independent of it."""
+    digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=16).digest()
+    draw = np.random.default_rng(int.from_bytes(digest))
+    return np.asarray(draw.permutation(instants), dtype=np.int64)

@@ -20,8 +20,7 @@ from typing import Final
 from powercut.disk.root_cache import cached_roots, packages_size
 from powercut.machine.fuse import alone_argv
 from powercut.machine.guest.image import current_guest_image
-from powercut.machine.patience import patience
-from powercut.machine.processor_quota import processor_quota
+from powercut.machine.patience import patience, processor_quota
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.extras import broken, loaded, registered

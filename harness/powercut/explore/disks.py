@@ -33,9 +33,9 @@ from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
+from powercut.recording.disk_files import places_on
 from powercut.recording.disk_places import UNKNOWN
 from powercut.recording.open_recording import Recording
-from powercut.recording.several_places import places_on
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.uml.kernel import UmlKernel

@@ -40,7 +40,7 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

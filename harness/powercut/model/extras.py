@@ -10,7 +10,7 @@ The groups, and what an entry point of each is:
     powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
     powercut.importers   reads and writes logs of other tools (powercut.cli.extras)
     powercut.machines    a MachineRow (powercut.scenario.machines)
-    powercut.pages       makes the page of a recording (powercut.report.recording_page)
+    powercut.pages       makes the page of a recording (powercut.report.publish)
     powercut.pictures    draws what it knows of a recording into that page
     powercut.recordings  opens a recording; its name is that of a file in the recording's folder
     powercut.schemas     a model of pydantic's, whose schema docs/schema has by its name

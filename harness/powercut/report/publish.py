@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from powercut.model.errors import UsageError
+from powercut.model.extras import loaded, registered
 from powercut.report.junit import junit_xml
 from powercut.report.page.run import html_report
+from powercut.store.files import write_atomic
+from powercut.store.folder import REPORT
 from powercut.store.layout import ResultDir
 
 
@@ -15,3 +19,23 @@ def write_reports(result: ResultDir) -> Path:
     run = result.read_verdict()
     result.write_file("junit.xml", junit_xml(run))
     return result.write_file("report.html", html_report(result, run).encode())
+
+
+# The page of a recording, as the extra makes it that registers `powercut.pages`.
+
+
+def recording_page(folder: Path) -> str:
+    """As HTML.  Raises UsageError where no extra makes pages, DamagedRecording."""
+    for place in registered("powercut.pages").values():
+        text: str = loaded(place)(folder)
+        return text
+    raise UsageError("powercut's extra `pages`, which makes pages of recordings, is not installed")
+
+
+def write_recording_page(folder: Path) -> None:
+    """Makes report.html of what the recording's folder holds, if there is an extra for that.
+
+    Raises HostError, DamagedRecording.
+    """
+    if registered("powercut.pages"):
+        write_atomic(folder / REPORT, recording_page(folder).encode())

@@ -25,8 +25,7 @@ from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.engines import ENGINES, RECOVERY_KERNEL
 from powercut.rig.host_files import executable_of, kernel_of, sha256_of, uml_release
 from powercut.rig.rig import Rig
-from powercut.rig.root_text import packages_of
-from powercut.rig.unpacked import root_name, unpacked_root
+from powercut.rig.unpacked import packages_of, root_name, unpacked_root
 from powercut.sandbox.confined import sandboxes
 from powercut.sandbox.kernel import kernel_bubblewrap
 from powercut.scenario.machines import LOOP, row_of

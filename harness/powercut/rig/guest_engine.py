@@ -36,8 +36,7 @@ from powercut.recover.plan import OpenImage, RecoveryPlan
 from powercut.recover.port import AFTER_MARK, ImageWrite
 from powercut.rig import commands
 from powercut.rig.image_failure import told_of_image
-from powercut.rig.image_file import write_image
-from powercut.rig.image_open import base_does_not_open
+from powercut.rig.image_open import base_does_not_open, write_image
 from powercut.rig.recovery import NotedReads, agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch

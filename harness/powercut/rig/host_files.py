@@ -21,8 +21,7 @@ from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig import commands
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.recovery_kernel import program_kernel, recovery_kernel
-from powercut.rig.root_text import packages_of
-from powercut.rig.unpacked import unpacked_root
+from powercut.rig.unpacked import packages_of, unpacked_root
 from powercut.scenario.settings import Parameters
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload

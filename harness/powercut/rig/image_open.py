@@ -7,15 +7,18 @@ if it does not open twice, and the image of before the run opens in between.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from powercut.disk.growing_file import cut_to_size
 from powercut.disk.image_format import ImageOpening, open_base, open_image, open_image_file
 from powercut.machine import nbd
+from powercut.mapped import stretches
 from powercut.model.errors import HostError
 from powercut.model.failure import Failure
 from powercut.model.machine import ImageFormat
-from powercut.rig.image_file import write_image
+from powercut.recover.port import ImageWrite
 from powercut.rig.scratch import scratch
 
 
@@ -91,3 +94,34 @@ def _not_repeated(opened: ImageOpening) -> HostError:
         f"the image did not open, and opened when it was tried again: {opened.problem}",
         hint=Failure.NOT_REPEATED.remedy,
     )
+
+
+# A crash state as a file: the base image with writes over it.
+
+
+def write_image(base: Path, writes: Sequence[ImageWrite], target: Path) -> None:
+    """A new file `target`: the base image with `writes` over it; holes stay holes.
+
+    Raises HostError if there is no room.
+    """
+    try:
+        with base.open("rb") as old, target.open("xb") as new:
+            size = os.fstat(old.fileno()).st_size
+            new.truncate(size)
+            for begin, end in stretches(old.fileno(), size):
+                _copy(old.fileno(), new.fileno(), begin, end)
+            for write in writes:
+                data = bytes(write.length) if write.data is None else write.data.tobytes()
+                done = 0
+                while done < len(data):
+                    done += os.pwrite(new.fileno(), data[done:], write.offset + done)
+    except OSError as error:
+        raise HostError(
+            f"{target}: {error.strerror}", hint="free some space, or set TMPDIR to where there is"
+        ) from error
+
+
+def _copy(old: int, new: int, begin: int, end: int) -> None:
+    while begin < end:
+        data = os.pread(old, min(1 << 20, end - begin), begin)
+        begin += os.pwrite(new, data, begin)  # where the disk gets full, it writes a part first

@@ -28,8 +28,7 @@ from powercut.model.pressed import Pressed
 from powercut.model.printable import printable
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisks, UbdDisk, UmlProcess, unavailable
-from powercut.recover.uml.configure import plan_text
-from powercut.recover.uml.initramfs import initramfs
+from powercut.recover.uml.engine import initramfs, plan_text
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.recover.uml.share import Answer, Flag, Share, Step, Verb
 

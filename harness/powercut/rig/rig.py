@@ -35,9 +35,8 @@ from powercut.paths import CACHE
 from powercut.rig import commands
 from powercut.rig.host_files import kernel_options, program_versions, require_same_program
 from powercut.rig.program_files import changed_files, program_files
-from powercut.rig.root_text import packages_of
 from powercut.rig.scratch import require_room_for_sockets
-from powercut.rig.unpacked import source_of
+from powercut.rig.unpacked import packages_of, source_of
 from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
 from powercut.scenario.place import Files, place_of

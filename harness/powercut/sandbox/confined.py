@@ -20,20 +20,20 @@ from __future__ import annotations
 import os
 import re
 import resource
+import selectors
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
-from powercut.sandbox.heard import heard
 from powercut.sandbox.users import PROGRAMS, for_all, guard_binary, lowered, open_above, topmost
 
 _SETTINGS: Final = ("/etc/ld.so.cache", "/etc/mke2fs.conf")
@@ -267,3 +267,27 @@ def _try(wrap: Callable[[list[str], _Grants], list[str]]) -> str:
         return str(error)
     said = (done.stderr or done.stdout).strip().splitlines()
     return "" if not done.returncode else re.sub(r"^bwrap: ", "", said[-1] if said else "it fails")
+
+
+# What a process says on pipes, taken as it comes: whoever listens says what is too much.
+
+_CHUNK: Final = 1 << 16
+
+
+def heard(streams: Sequence[IO[bytes]], deadline: float) -> Iterator[tuple[int, bytes]]:
+    """The number of a stream and what it brings, until all have ended.
+
+    Raises TimeoutError at the `deadline`, on time.monotonic's clock, even if there is always more.
+    """
+    with selectors.DefaultSelector() as selector:
+        for number, stream in enumerate(streams):
+            selector.register(stream, selectors.EVENT_READ, number)
+        while selector.get_map():
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            for key, _ in selector.select(left_s):
+                data = os.read(key.fd, _CHUNK)
+                if not data:
+                    selector.unregister(key.fileobj)
+                yield key.data, data

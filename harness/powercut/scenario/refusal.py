@@ -7,7 +7,8 @@ sees every reason at once and nothing boots before they are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from powercut.model.contract import CutKind, CutPolicy
@@ -19,19 +20,19 @@ from powercut.model.machine import (
     CacheMode,
     Export,
     ImageFormat,
+    Move,
+    Restart,
     Start,
     is_dax,
 )
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.choices import SMALLEST_DISK, ControlKind, Expect
 from powercut.scenario.disk_machines import machines_of_disks
-from powercut.scenario.format_options import refused_format_options
 from powercut.scenario.machines import UML, USUAL, row_of
 from powercut.scenario.mkfs_options import refused_mkfs_options
 from powercut.scenario.place import place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
-from powercut.scenario.refusal_moves import refusals_of_moves
 from powercut.scenario.refusal_several import refusals_of_several
 from powercut.scenario.settings import (
     DiskModel,
@@ -42,9 +43,120 @@ from powercut.scenario.settings import (
     Parameters,
     ProgramSettings,
     Switch,
+    WalSettings,
 )
 from powercut.scenario.settings_several import Holds
 from powercut.scenario.workloads import WORKLOADS, load
+
+# Guests that cannot move to another hypervisor or be restarted, and moves that would not be what
+# they are called.
+
+_MOVED_FORMATS: Final = (ImageFormat.RAW, ImageFormat.QCOW2, ImageFormat.QED)
+"""The others keep their metadata in QEMU and refuse to be handed over (migrate_add_blocker in
+block/vdi.c, vmdk.c, vhdx.c and vpc.c)."""
+
+
+def refusals_of_moves(p: Parameters) -> Iterator[Reason]:
+    """Why the guest cannot move or restart as `machine.during` says: (dotted key, reason) each."""
+    machine, key = p.machine, "machine.during"
+    moving = p.cut.trigger.moving is not None
+    if moving and p.cut.kind is CutKind.GUEST_CRASH:
+        yield (
+            "cut.kind",
+            "in the midst of a move or restart there are two hypervisors, or none; power-loss or "
+            "vm-kill",
+        )
+    if not machine.during:
+        if moving:
+            yield "cut.trigger", f"the guest never moves: say when in {key}"
+        if machine.cache_after_move is not None:
+            yield "machine.cache_after_move", f"the guest never moves: say when in {key}"
+        if machine.qemu_after_move is not None:
+            yield "machine.qemu_after_move", f"the guest never moves: say when in {key}"
+        return
+    happenings = {how for how, _ in machine.happenings}
+    if machine.backend != USUAL:
+        yield key, f"guests of {machine.backend} stay where they are; use machine.backend: {USUAL}"
+    if p.workload.kind != "wal":
+        yield (
+            key,
+            "the lines of a program come over a port of the first QEMU, and end with it; use "
+            "workload.kind: wal",
+        )
+    if machine.export is not Export.NONE:
+        yield key, "QEMU moves with its own disk; leave machine.export out"
+    if any(isinstance(how, Move) for how in happenings):
+        yield from _moves(p)
+    if any(isinstance(how, Restart) for how in happenings):
+        yield from _restarts(p)
+    yield from _moments(p)
+    for after in ("cache_after_move", "qemu_after_move"):
+        if getattr(machine, after) is not None and happenings == {Restart.RESTART}:
+            yield f"machine.{after}", "a guest that restarts stays in its QEMU; relaunch it"
+    yield from _cache(p)
+
+
+def _moves(p: Parameters) -> Iterator[Reason]:
+    machine, key = p.machine, "machine.during"
+    if not machine.bus.restorable:
+        yield key, f"QEMU moves no guest that has a disk on {machine.bus.value}"
+    if machine.format not in _MOVED_FORMATS:
+        formats = ", ".join(one.value for one in _MOVED_FORMATS)
+        yield key, f"QEMU moves no guest whose image is {machine.format.value}; one of {formats}"
+
+
+def _restarts(p: Parameters) -> Iterator[Reason]:
+    log, key = p.workload, "machine.during"
+    if p.machine.bus.pmem:
+        yield key, f"powercut restarts no guest whose disk is memory ({p.machine.bus.value})"
+    if not isinstance(log, WalSettings):
+        return  # said already
+    if log.records:
+        yield "workload.records", "the workload is started twice; leave it out: it ends at the cut"
+    if log.plant != "none":
+        yield "workload.plant", "the workload is started twice, and the fault is planted in one run"
+    if log.slots is not None and log.layout.wraps and (p.cut.trigger.acks or 0) > log.slots:
+        yield (
+            "cut.trigger",
+            f"the log wraps after {log.slots} records, over what the restart may have lost",
+        )
+
+
+def _moments(p: Parameters) -> Iterator[Reason]:
+    cut, lsns = p.cut.trigger.acks, [lsn for _, lsn in p.machine.happenings]
+    if cut is None:
+        if p.cut.trigger.moving is None:
+            yield (
+                "cut.trigger",
+                "a guest that moves or restarts is cut at an LSN after that (acks), or meanwhile "
+                "(moving)",
+            )
+    elif lsns[-1] >= cut:
+        yield "machine.during", f"the power goes at LSN {cut}, before all of this is over"
+    if any(second <= first for first, second in pairwise(lsns)):
+        yield "machine.during", "write what happens in the order of LSNs, each at another one"
+
+
+def _cache(p: Parameters) -> Iterator[Reason]:
+    machine, there = p.machine, p.machine.cache_after_move
+    if there is None:
+        return
+    key = "machine.cache_after_move"
+    if there.write_cache is not machine.host_cache.write_cache:
+        yield (
+            key,
+            "the guest would find another write cache at its disk than before; a mode with the "
+            "same one",
+        )
+    if there.no_flush and machine.aio is Aio.NBD:
+        yield (
+            key,
+            f"{there.value} has no effect on a disk of NBD, which is sent flushes all the same; "
+            "give machine.aio: threads",
+        )
+    if machine.aio is Aio.NATIVE and not there.direct:
+        yield key, "aio native works with O_DIRECT only: none or directsync"
+
 
 # Threads and queues that a disk does not have, or that its guest would not use.
 
@@ -445,3 +557,84 @@ def _live_of_disk(p: Parameters) -> Iterator[Reason]:
         yield "machine.aio", f"the disk is that of {backend}; leave it out"
     if p.machine.format is not ImageFormat.RAW:
         yield "machine.format", f"the disk is that of {backend}; leave it out"
+
+
+# Which options of an image format a scenario may give to `qemu-img create -o`.
+#
+# Only those that say how the one image is laid out: options that name a backing file or a data
+# file would have QEMU open what a stranger chose.  What a newer QEMU brings is refused until it
+# was looked at.
+
+_ALLOWED: Final = {
+    ImageFormat.QCOW2: (
+        "cluster_size",
+        "compat",
+        "extended_l2",
+        "lazy_refcounts",
+        "preallocation",
+        "refcount_bits",
+    ),
+    ImageFormat.VDI: ("static",),
+    ImageFormat.VMDK: (
+        "adapter_type",
+        "compat6",
+        "hwversion",
+        "subformat",
+        "toolsversion",
+        "zeroed_grain",
+    ),
+    ImageFormat.VHDX: ("block_size", "block_state_zero", "log_size", "subformat"),
+    ImageFormat.VPC: ("force_size", "subformat"),
+    ImageFormat.QED: ("cluster_size", "table_size"),
+    ImageFormat.PARALLELS: ("cluster_size",),
+}
+"""What the drivers of QEMU 7.2 to 11.1 take (qemu-img create -f FORMAT -o help)."""
+
+_WHY: Final = {
+    "backing_file": "the image stands alone: another file below it would not be captured",
+    "backing_fmt": "the image stands alone: another file below it would not be captured",
+    "data_file": "the image stands alone: a data file beside it would not be captured",
+    "data_file_raw": "the image stands alone: a data file beside it would not be captured",
+    "size": "the size of the disk is disk.size",
+    "encryption": "powercut finds records by their content, and has no key",
+    "encrypt.format": "powercut finds records by their content, and has no key",
+    "compression_type": "powercut finds records by their content; nothing is compressed",
+}
+"""What is known of options that are not allowed."""
+
+_VARIANTS: Final = {
+    # One file that begins with its header, on a disk that may be longer than the file.
+    (ImageFormat.VMDK, "subformat"): ("monolithicSparse",),
+    (ImageFormat.VPC, "subformat"): ("dynamic",),
+    (ImageFormat.VHDX, "subformat"): ("dynamic", "fixed"),
+    (ImageFormat.VPC, "force_size"): ("on",),
+}
+"""The values that an option may take."""
+
+
+def refused_format_options(image: ImageFormat, options: Sequence[str]) -> tuple[str, ...]:
+    """What of `options`, `name=value` each, may not be given, a sentence each."""
+    return tuple(_refused(image, options))
+
+
+def _refused(image: ImageFormat, options: Sequence[str]) -> Iterator[str]:
+    if image is ImageFormat.RAW:
+        if options:
+            yield "raw is no format and has no options"
+        return
+    names = [option.partition("=")[0] for option in options]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"{name} is given more than once"
+    for option in options:
+        name, _, value = option.partition("=")
+        if name in _WHY:
+            yield f"{name}: {_WHY[name]}"
+        elif name not in _ALLOWED[image]:
+            known = ", ".join(_ALLOWED[image])
+            yield f"{image.value} has no option {name!r} here; it has {known}"
+        possible = _VARIANTS.get((image, name))
+        if possible and value not in possible:
+            yield (
+                f"{name}={value} does not fit on one disk of fixed size; "
+                f"it can be {' or '.join(possible)}"
+            )

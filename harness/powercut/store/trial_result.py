@@ -25,7 +25,6 @@ from powercut.model.verdict import (
     merged_ranges,
 )
 from powercut.scenario.plan import Trial
-from powercut.store.disk_share import DiskShare
 from powercut.store.loss_story import LossStory
 from powercut.store.record import Record
 from powercut.store.states_recovered import StatesRecovered
@@ -363,3 +362,22 @@ def lost_lsns(findings: Iterable[Finding]) -> tuple[LsnRange, ...]:
         if finding.kind in LOSS_KINDS and finding.verdict is Verdict.LOSSY
         for span in finding.lsns
     )
+
+
+# What each of several disks was asked before a cut, as the judge of the trial stored it.
+
+
+class DiskShare(Record):
+    """The requests of one disk that completed before the cut."""
+
+    name: str
+    """What the scenario calls it; `first` is the disk of `disk.size`."""
+
+    writes: int
+    """Writes, write-zeroes and discards."""
+
+    flushes: int
+    """Flushes, and writes with FUA."""
+
+    ignored: int
+    """How many of these it ignored."""

@@ -29,8 +29,7 @@ from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.host_files import kernel_of
 from powercut.rig.set_up import guest_command, mount_disks, prepare_disk
 from powercut.trial.job import GRACE_S, RecordingInProgress
-from powercut.trial.patient import late, wait_patiently
-from powercut.trial.program_lines import ProgramLines
+from powercut.trial.program_lines import ProgramLines, late, wait_patiently
 from powercut.workload.program.sync_trace import TOOLS
 
 _ASKED: Final = 2  # one turn of QEMU's loop may be under way already

@@ -7,7 +7,7 @@ of a cluster call it on the same files; so they cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,7 +17,6 @@ import numpy as np
 from powercut.channel.history_file import RecordedHistory
 from powercut.checkers.acks import check_acks
 from powercut.checkers.agreement import check_agreement, explain_losses
-from powercut.checkers.environment import check_environment
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers, without_conviction
 from powercut.checkers.reading import reading_of
@@ -41,10 +40,9 @@ from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
 from powercut.recording.bound import check_level, read_disk_log
 from powercut.recording.trial_recording import under_cut
 from powercut.rig import commands
-from powercut.store.disk_share import DiskShare
 from powercut.store.results import AckInstants, Exposure, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import lost_lsns
+from powercut.store.trial_result import DiskShare, lost_lsns
 from powercut.verdict.lines import judge_lines
 from powercut.verdict.loss_story import story_of
 from powercut.verdict.reading import Gaps, read_wire
@@ -382,3 +380,29 @@ _BY_RECEIPT: Final = AckInstants(
     shortest_sync_us=None,
     reason="no bytes are recognised that would date them",
 )
+
+
+# The environment checker: does the guest see what the configuration promises?
+#
+# A preset that did not take effect (a disk that says "write through" where "write back" was asked
+# for) means that another configuration was tested: NOT_AS_CONFIGURED, INCONCLUSIVE.  A fact that
+# the guest did not report is not a fact.
+
+
+def check_environment(facts: Mapping[str, str], promised: Mapping[str, str]) -> list[Finding]:
+    """One finding for each promised fact (`write_cache`, `fua`, ...) that is not as promised."""
+    findings = []
+    for name, expected in promised.items():
+        seen = facts.get(name)
+        if seen is not None and seen.strip() == expected:
+            continue
+        what = "did not say" if seen is None else f"sees {seen.strip()!r}"
+        findings.append(
+            Finding(
+                FindingKind.NOT_AS_CONFIGURED,
+                Verdict.INCONCLUSIVE,
+                f"{name}: {expected!r} was promised, the guest {what}",
+                detail={"fact": name, "promised": expected, "seen": seen},
+            )
+        )
+    return findings

@@ -36,8 +36,7 @@ from powercut.store.results import AckInstants, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.store.trial_result import lost_lsns
 from powercut.verdict.loss_story import program_story_of
-from powercut.verdict.observation import observation_of
-from powercut.verdict.reading import Gaps
+from powercut.verdict.reading import Gaps, observation_of
 from powercut.verdict.untested import untested_of_program
 from powercut.workload.port import AcksByLines, Promises
 from powercut.workload.program.claims import sighting_of

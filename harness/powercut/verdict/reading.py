@@ -10,14 +10,13 @@ from typing import TypeVar
 from powercut.channel.history_file import RecordedHistory
 from powercut.disk.pclog import host_failures
 from powercut.disk.pclog_format import log_path
-from powercut.model.errors import PowercutError
+from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.observation import Observation
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
-from powercut.recording.bound import read_acks, read_disk_log
+from powercut.recording.bound import read_acks, read_disk_log, read_recovery_log
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.verdict.observation import observation_of
 
 T = TypeVar("T")
 
@@ -91,3 +90,23 @@ def read_wire(directory: TrialDir, record: TrialRecord, gaps: Gaps) -> WireEvide
     if recorded and recorded.history.error:
         gaps.add(f"the workload failed: {recorded.history.error}")
     return WireEvidence(timeline, recorded, observation)
+
+
+# What came back after a cut, and whether its disk was there for it, as far as that is seen.
+
+
+def observation_of(directory: TrialDir, record: TrialRecord) -> Observation:
+    """What came back.
+
+    Raises DamagedRecording if the disk failed during recovery: what a system makes of a disk
+    that fails its requests says nothing about what was on it.
+    """
+    observation = directory.read_observation()
+    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+        return observation
+    during = read_recovery_log(directory, record, verify_payloads=False)
+    reasons = [*host_failures(during)]
+    reasons += [] if during.complete else ["its log was not closed properly"]
+    if reasons:
+        raise DamagedRecording(f"the disk failed during recovery: {'; '.join(reasons)}")
+    return observation

@@ -24,13 +24,13 @@ import numpy as np
 from powercut import __version__
 from powercut.crash.evidence import Evidence, last_event_ns
 from powercut.crash.exposure import exposure
-from powercut.crash.permutation import permuted
+from powercut.crash.representatives import permuted
 from powercut.explore.request import Budget
 from powercut.model.exposure import ranges_of
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import lsn_ranges
-from powercut.recording.several_places import places_on
+from powercut.recording.disk_files import places_on
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig import commands
 from powercut.workload.port import Recognised

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.keep import Keep
 from powercut.campaign.resume import check_same_components, check_same_host
-from powercut.campaign.run import Listener, Run, RunOptions
+from powercut.campaign.run import Keep, Listener, Run, RunOptions
 from powercut.campaign.runner import new_run, ready_rig, resume_run
 from powercut.campaign.selection import Selection, trials_of
 from powercut.model.errors import UsageError

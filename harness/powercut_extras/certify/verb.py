@@ -34,7 +34,7 @@ from powercut_extras.certify.evidence import compare_sides
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from powercut.campaign.keep import Keep
+    from powercut.campaign.run import Keep
     from powercut_extras.certify.certifier import Certified, Request
 
 PROFILES = ("quick", "nightly", "full")
@@ -122,7 +122,7 @@ def certify(
     if compare is not None:
         return compare_sides(compare, scenarios, json_file)
 
-    from powercut.campaign.keep import Keep
+    from powercut.campaign.run import Keep
     from powercut.campaign.selection import Selection
     from powercut_extras.certify.request import NOTHING, CertifyOptions, request_of
 

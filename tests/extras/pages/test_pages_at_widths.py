@@ -22,7 +22,7 @@ from test_report_files import view
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.page.run import html_report
 from powercut.report.page.sequence import loss_svg
-from powercut.report.page.svg import timeline_svg
+from powercut.report.page.telling import timeline_svg
 from powercut.store.host_load import HostLoad
 from powercut.store.loss_story import LossStep, LossStory
 from powercut_extras.certify.issuer import Issuer, logo_of

@@ -11,7 +11,7 @@ import pytest
 import runs_by_hand
 from click.testing import CliRunner
 
-from powercut.campaign.keep import Keep, keep_or_drop
+from powercut.campaign.run import Keep, keep_or_drop
 from powercut.campaign.selection import Selection
 from powercut.cli.commands import cli
 from powercut.model.verdict import Verdict

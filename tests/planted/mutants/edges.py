@@ -462,7 +462,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *cut(
-        f"{_H}/verdict/observation.py",
+        f"{_H}/verdict/reading.py",
         (
             "host-failed-recovery",
             At("observation_of", "host_failures(during)"),

@@ -146,7 +146,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *judge(
-        f"{_P}/verdict/observation.py",
+        f"{_P}/verdict/reading.py",
         (
             "recovery-log-not-closed",
             At("observation_of", "[] if during.complete else ['its log was not closed properly']"),
@@ -417,7 +417,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *checkers(
-        f"{_P}/checkers/environment.py",
+        f"{_P}/verdict/judge.py",
         (
             "silence-agrees",
             At("check_environment", "seen is not None and seen.strip() == expected"),

@@ -13,7 +13,7 @@ view = planter("view-of-recording", VIEW_OF)
 
 MUTANTS: tuple[Mutant, ...] = (
     *order(
-        f"{_P}/crash/permutation.py",
+        f"{_P}/crash/representatives.py",
         (
             "even-spread",
             At("permuted", "draw.permutation(instants)"),

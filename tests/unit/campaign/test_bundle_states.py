@@ -22,7 +22,7 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.state_ref import saved
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.rig.scratch import scratch
 from powercut.scenario.settings import ControlKind, FilesystemSettings
 from powercut.store.exploration import read_exploration

@@ -13,7 +13,7 @@ from command_line import powercut
 from ruamel.yaml import YAML
 
 from powercut.cli import init as init_module
-from powercut.cli.languages import GITHUB, GITLAB, LANGUAGES, detected
+from powercut.cli.init import GITHUB, GITLAB, LANGUAGES, detected
 from powercut.paths import EXAMPLES
 
 

@@ -14,8 +14,8 @@ from handmade import Handmade
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.kinds import kinds_of
 from powercut.crash.order import ALL_POLICIES, FEW, Order, one_of_each_sort
-from powercut.crash.permutation import permuted
 from powercut.crash.policies import POLICIES
+from powercut.crash.representatives import permuted
 from powercut.crash.states import StateSpace
 from powercut.model.operations import OperationHistory
 

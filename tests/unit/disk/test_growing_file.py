@@ -23,7 +23,7 @@ from powercut.machine.fuse import NbdFuse
 from powercut.model.contract import CutPolicy, DeviceContract
 from powercut.model.errors import DamagedRecording
 from powercut.model.timeline import RequestKind
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 
 BLOCK = 4096
 A, B, C = (letter * BLOCK for letter in (b"a", b"b", b"c"))

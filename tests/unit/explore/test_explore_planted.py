@@ -29,7 +29,7 @@ from powercut.recover import raw
 from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.wal.slots import SlotState
 from powercut.witness import minimize as witness
 

@@ -27,7 +27,7 @@ from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))

@@ -20,7 +20,7 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.scenario.settings import (
     ControlKind,
     ExploreSettings,

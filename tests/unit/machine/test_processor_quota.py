@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from powercut.machine.processor_quota import processor_quota
+from powercut.machine.patience import processor_quota
 
 POD = "/pods/one"
 

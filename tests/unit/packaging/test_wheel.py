@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from powercut.cli.init import FILES, STARTER
-from powercut.cli.languages import recipe
+from powercut.cli.init import FILES, STARTER, recipe
 from powercut.doctor.packages import NEEDED, OPTIONAL
 from powercut.paths import ROOT
 from powercut.report.reference import published

@@ -10,7 +10,7 @@ from powercut.model.failure import Failure, failure_of_layer
 from powercut.model.observation import Observation
 from powercut.recover.plan import PlanLayers, RecoveryPlan
 from powercut.recover.uml.answer import Trouble, borne_out, observe
-from powercut.recover.uml.configure import plan_text
+from powercut.recover.uml.engine import plan_text
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel
 from powercut.recover.uml.share import STEPS, After, Answer, Step
 

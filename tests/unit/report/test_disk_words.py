@@ -9,7 +9,7 @@ from handmade import Handmade
 
 from powercut.model.timeline import DiskRange
 from powercut.report.explained import blamed
-from powercut.store.disk_share import DiskShare
+from powercut.store.trial_result import DiskShare
 from powercut.verdict.judge import disk_shares
 
 

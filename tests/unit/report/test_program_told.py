@@ -21,7 +21,7 @@ from powercut.recording.disk_places import Places
 from powercut.recording.view import with_claims
 from powercut.report.difference import check_words, difference_lines, difference_sentence
 from powercut.report.page.sequence import loss_svg
-from powercut.report.page.svg import timeline_svg
+from powercut.report.page.telling import timeline_svg
 from powercut.report.terminal.story import last_moments
 from powercut.store.trial_result import FindingRecord
 from powercut.store.view import RecordingView

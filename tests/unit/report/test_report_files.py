@@ -15,7 +15,7 @@ from powercut.model.timeline import DiskCut, RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report.junit import junit_xml
-from powercut.report.page.svg import timeline_svg
+from powercut.report.page.telling import timeline_svg
 from powercut.report.publish import write_reports
 from powercut.report.terminal.story import last_moments
 from powercut.store.view import RecordingView

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from powercut.model.reached import FilesMet, Reached
 from powercut.model.verdict import Verdict
-from powercut.report.page.facts import facts_of, plain
+from powercut.report.page.run import facts_of, plain
 from powercut.report.words import how_far, how_seeing
 from powercut.store.host_load import HostLoad
 

@@ -3,7 +3,7 @@
 
 from pathlib import Path
 
-from powercut.rig.root_text import _versions_of
+from powercut.rig.unpacked import _versions_of
 
 
 def test_versions_are_told_as_apt_writes_them():

@@ -12,7 +12,7 @@ from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.observation import Observation
 from powercut.model.pressed import Pressed
 from powercut.rig.set_up import Deadline
-from powercut.trial import patient, program
+from powercut.trial import program_lines, record
 from powercut.trial.system import KernelSystem
 
 LATE = Observation((), complete=False, failure="it did not end within 0.01 s")
@@ -39,7 +39,7 @@ def asked(clock):
 
     def ask(seen: Observation, takes_s: float) -> list[Observation]:
         kept: list[Observation] = []
-        program._answer(_Engine(seen, takes_s, clock), [], kept.append, "a disk", 0.01)
+        record._answer(_Engine(seen, takes_s, clock), [], kept.append, "a disk", 0.01)
         return kept
 
     return ask
@@ -109,7 +109,7 @@ def set_up(busy, channel, look=lambda: None):
 
 
 def test_a_setup_that_sleeps_has_no_more_time_on_a_busy_host(clock, busy, monkeypatch):
-    monkeypatch.setattr(patient, "_started_seconds", lambda: 7.0)
+    monkeypatch.setattr(program_lines, "_started_seconds", lambda: 7.0)
     with pytest.raises(DeadlineExceeded, match=r"setup /mnt/data did not end within 60 s$"):
         set_up(busy, _Channel(clock, ends_after=99))
     assert set_up(busy.__class__(SimpleNamespace(deadline=Deadline(60))), _Channel(clock, 9))
@@ -117,7 +117,7 @@ def test_a_setup_that_sleeps_has_no_more_time_on_a_busy_host(clock, busy, monkey
 
 def test_a_setup_that_works_has_more_time_on_a_busy_host(clock, busy, monkeypatch):
     worked = iter(range(1000))
-    monkeypatch.setattr(patient, "_started_seconds", lambda: next(worked))
+    monkeypatch.setattr(program_lines, "_started_seconds", lambda: next(worked))
     assert set_up(busy, _Channel(clock, ends_after=59)) is ENDED
     assert clock.now == 1000 + 59 * 5
     again = KernelSystem(SimpleNamespace(deadline=Deadline(60)))

@@ -21,7 +21,7 @@ from powercut.model.observation import Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_choice import EngineChoice
-from powercut.rig.image_file import write_image
+from powercut.rig.image_open import write_image
 from powercut.store.exploration import read_exploration
 from powercut.trial import positive
 from powercut.verdict.judge import judge_recording

@@ -22,7 +22,7 @@ from host_needs import NEEDS
 from python_script import write_script
 
 from powercut.cli import init as init_module
-from powercut.cli.languages import LANGUAGES
+from powercut.cli.init import LANGUAGES
 from powercut.paths import BUILD, EXAMPLES
 from powercut.scenario.load import load_scenario
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.campaign.keep import Keep
+from powercut.campaign.run import Keep
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.rig.components import components_of

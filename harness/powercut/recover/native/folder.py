@@ -36,8 +36,7 @@ from powercut.sandbox.check import (
     host_view,
     limits,
 )
-from powercut.sandbox.confined import find_tool, sandboxes
-from powercut.sandbox.heard import heard
+from powercut.sandbox.confined import find_tool, heard, sandboxes
 from powercut.sandbox.left import left_in
 from powercut.sandbox.printed import lines_of
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks

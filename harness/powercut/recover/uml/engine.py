@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.closing import Closing
-from powercut.model.errors import HostError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.reads import FileRead
@@ -33,13 +33,11 @@ from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.files_read import reads_in
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import GoOn, Mount, RecoveryPlan
+from powercut.recover.plan import GoOn, HostRoot, Mount, PlanLayers, RecoveryPlan
 from powercut.recover.port import FileExtent, FilePlace, ImageWrite, Reads
 from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
-from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, unavailable
-from powercut.recover.uml.configure import plan_text
-from powercut.recover.uml.initramfs import initramfs
-from powercut.recover.uml.kernel import UmlKernel, host_kernel
+from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, init_binary, unavailable
+from powercut.recover.uml.kernel import MODULE_FILES, OPTIONAL_MODULE_FILES, UmlKernel, host_kernel
 from powercut.recover.uml.origin import PAGE, Origin, Pages
 from powercut.recover.uml.share import PATCHED_AT, Answer, BarePath, Flag, Share, Step, Verb
 
@@ -571,3 +569,94 @@ def log_bytes(begin: bytes | bytearray) -> int:
         _, sectors, flags, _ = map(int, _ENTRY.unpack_from(begin, at))
         at += sector + (0 if flags & _DISCARD else sectors * sector)  # a mark has no sectors
     return at
+
+
+# What a User-Mode Linux boots from: a cpio archive with PID 1 and modules.
+
+
+def _member(inode: int, path: str, mode: int, data: bytes, device: tuple[int, int]) -> bytes:
+    """One member of a cpio archive, format `newc` (the kernel's buffer-format.rst)."""
+    name = path.encode() + b"\0"
+    fields = (inode, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name), 0)
+    header = b"070701" + b"".join(b"%08X" % field for field in fields) + name
+    return b"".join((header, b"\0" * (-len(header) % 4), data, b"\0" * (-len(data) % 4)))
+
+
+def initramfs(
+    programs: Mapping[str, Path], kernel: UmlKernel, layers: PlanLayers | None = None
+) -> bytes:
+    """What `kernel` boots from: PID 1, the modules it needs, and `programs` by their paths.
+
+    With what `layers` take.  Raises HostError if it has no such module."""
+    modules = kernel.module_folder
+    if modules is None:
+        raise HostError("no usable UML modules", hint="install the package user-mode-linux")
+    files = {"init": init_binary(), **{name.lstrip("/"): path for name, path in programs.items()}}
+    optional = [name for name in OPTIONAL_MODULE_FILES if (modules / name).exists()]
+    names = (*MODULE_FILES, *optional, *(kernel.files_of(layers) if layers is not None else ()))
+    files |= {f"modules/{Path(name).name}": modules / name for name in names}
+    folders = {str(parent) for name in files for parent in Path(name).parents} - {"."}
+    parts = []
+    for inode, name in enumerate(sorted({"dev", *folders}), start=1):
+        parts.append(_member(inode, name, stat.S_IFDIR | 0o755, b"", (0, 0)))
+    parts.append(_member(1000, "dev/console", stat.S_IFCHR | 0o600, b"", (5, 1)))
+    for inode, (name, path) in enumerate(sorted(files.items()), start=2000):
+        parts.append(_member(inode, name, stat.S_IFREG | 0o755, path.read_bytes(), (0, 0)))
+    parts.append(_member(0, "TRAILER!!!", 0, b"", (0, 0)))
+    return b"".join(parts)
+
+
+# A recovery plan as PID 1 of the recovery kernel wants it (CONFIGURE, guests/uml/share.h).
+
+_LINES_MAX: Final = 60  # guests/uml/init.h
+
+
+def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
+    """The plan in bytes, for `kernel`: its `boot`th boot for checks, or 0 for a run.
+
+    PID 1 knows one order of steps: open or mount, read, and if wanted go on, close, the same
+    again.  Raises UsageError for any other.
+    """
+    mount, go_on = plan.find(Mount), plan.find(GoOn)
+    point = "" if mount is None else mount.point
+    known = RecoveryPlan.of(
+        plan.filesystem,
+        plan.mount_options,
+        point,
+        plan.reader,
+        device=plan.device,
+        host=plan.host,
+        disks=plan.disks,
+        layers=plan.layers,
+    )
+    if go_on is not None:
+        known = known.going_on(go_on.command, go_on.records, go_on.seconds)
+    if known != plan:
+        raise UsageError(
+            "engine uml cannot recover this disk: its recovery has steps of which the "
+            "recovery kernel knows nothing",
+            hint="--engine guest",
+        )
+    words = [plan.filesystem, plan.mount_options, point, *plan.reader, ""]
+    words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host, boot)]
+    words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
+    words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
+    words += ["", *_layers(plan.layers, kernel), ""]
+    return b"".join(word.encode() + b"\0" for word in words)
+
+
+def _layers(layers: PlanLayers | None, kernel: UmlKernel) -> list[str]:
+    if layers is None:
+        return []
+    lines = [*(f"+{Path(file).stem}" for file in kernel.files_of(layers)), *layers.lines]
+    if len(lines) > _LINES_MAX:
+        raise UsageError("disk.layers: they are more than the recovery kernel takes")
+    return lines
+
+
+def _root(host: HostRoot | None, boot: int) -> list[str]:
+    if host is None:
+        return [""] * 10
+    lists = [*host.environment, "", *host.visible, ""]
+    machine = [host.machine.mac, host.machine.machine_id, f"{host.machine.boot(boot).first_pid}"]
+    return ["/host", host.folder, *lists, host.base, host.program, host.tools, *machine]
