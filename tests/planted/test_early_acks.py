@@ -20,8 +20,8 @@ from powercut.crash.dating import NO_ROUND_TRIPS, AckDating, date_acks, earliest
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.proof import prove_acks
-from powercut.model.acks import AckBasis
 from powercut.model.history import Handover, History, RoundTrips
+from powercut.model.operations import AckBasis
 from powercut.model.units import NEVER
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.wal.layout import LayoutKind, WalLayout

@@ -23,8 +23,7 @@ from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import LsnRange, merged_ranges
 from powercut.store.trial_dir import read_observation
 from powercut.store.trial_result import lost_lsns
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 LAYOUTS = [
     WalLayout(LayoutKind.APPEND),

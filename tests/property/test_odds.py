@@ -10,7 +10,7 @@ from math import sqrt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from powercut.model.odds import ONE_IN, AcksLookedAt
+from powercut.model.confidence import ONE_IN, AcksLookedAt
 from powercut.report import words
 from powercut.store.states_recovered import StatesAtAcks
 

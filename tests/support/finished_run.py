@@ -26,7 +26,7 @@ from powercut.store.results import (
     TrialResult,
 )
 from powercut.store.trial_dir import TrialRecord
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 CONTROL = ControlResult(
     kind=ControlKind.LYING_DISK,

@@ -30,8 +30,8 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.verdict.judge import judge_recording
+from powercut.wal.layout import SlotState
 from powercut.wal.record import record_bytes
-from powercut.wal.slots import SlotState
 
 RECORDS = 12
 SIZE = 2 << 20

@@ -24,7 +24,7 @@ from parts import make_part
 
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.observation import Extent
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 RUN_ID = "00112233445566778899aabbccddeeff"
 TIMEOUT_S = 120

@@ -23,7 +23,7 @@ from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
-from powercut.model.enough import LONGER
+from powercut.model.confidence import LONGER
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.folder import FolderTimeline
 from powercut.model.machine_identity import Boot, MachineIdentity

@@ -29,8 +29,7 @@ from powercut.model.events import (
 from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.rig import Rig, accelerators_of, backends_of
 from powercut.scenario.load import Scenario, load_scenario
-from powercut.scenario.plan import Plan
-from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.plan import Plan, fresh_seed
 from powercut.scenario.settings import AcceleratorChoice
 from powercut.store.component import write_components
 from powercut.store.files import locked

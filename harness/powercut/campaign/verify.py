@@ -33,8 +33,7 @@ from powercut.recording.bound import check_scenario
 from powercut.rig.components import engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import load_scenario
-from powercut.scenario.plan import Plan
-from powercut.scenario.seeds import derive_seed
+from powercut.scenario.plan import Plan, derive_seed
 from powercut.scenario.settings import Parameters
 from powercut.store.host_load import load_of_sessions
 from powercut.store.layout import ResultDir, reproduce_command

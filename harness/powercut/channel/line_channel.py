@@ -27,8 +27,7 @@ from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.closing import Closing
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.model.operations import Packet
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Packet, Pressed
 
 _KEPT_MAX: Final = 256 << 20
 _CLOSE_S: Final = 20.0

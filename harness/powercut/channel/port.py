@@ -12,7 +12,7 @@ from powercut.model.failure import GuestFault
 from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Pressed
 
 
 class GuestFailed(HostError):

@@ -22,7 +22,7 @@ import google_crc32c
 from powercut.model.errors import DamagedRecording
 from powercut.model.latency import LatencyHistogram
 from powercut.model.observation import Extent, checked_extents
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 MAGIC: Final = 0x31574350
 PAYLOAD_MAX: Final = 65536

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from powercut.checkers.wal import ranges_text
-from powercut.model.acks import AckProof
+from powercut.model.operations import AckProof
 from powercut.model.verdict import Finding, FindingKind, Verdict
 
 ACK_WINDOW: Final = "ack_window_ns"

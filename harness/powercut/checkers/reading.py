@@ -31,8 +31,7 @@ from powercut.model.exposure import ranges_of
 from powercut.model.failure import failure_of_slot
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import LsnRange, merged_ranges
-from powercut.wal.layout import WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState, WalLayout
 
 I64 = npt.NDArray[np.int64]
 

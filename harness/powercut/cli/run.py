@@ -172,7 +172,7 @@ def _show_plan(
     """What a run would do, without doing it."""
     from powercut.campaign.selection import trials_of
     from powercut.report.terminal.plan import print_plan
-    from powercut.scenario.seeds import fresh_seed
+    from powercut.scenario.plan import fresh_seed
 
     describe = None
     if not brief:

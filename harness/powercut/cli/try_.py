@@ -74,7 +74,7 @@ def try_(
     from powercut.report.publish import write_recording_page, write_reports
     from powercut.report.terminal.program_try import print_tried
     from powercut.report.terminal.progress import ProgressView
-    from powercut.scenario.seeds import fresh_seed
+    from powercut.scenario.plan import fresh_seed
     from powercut.store.layout import ResultDir
     from powercut.workload.program.find import find_program
 

@@ -44,8 +44,8 @@ import numpy.typing as npt
 
 from powercut.crash.clock import ClockBounds, ClocksDisagree, Points, bound_clock
 from powercut.crash.scan import Runs
-from powercut.model.acks import AckBasis
 from powercut.model.history import Handover, History
+from powercut.model.operations import AckBasis
 from powercut.model.timeline import Timeline
 from powercut.model.units import NEVER
 from powercut.wal.layout import WalLayout

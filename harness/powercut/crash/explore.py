@@ -31,9 +31,8 @@ from powercut.crash.arrays import sorted_unique
 from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
 from powercut.crash.states import CrashState, Model, Move, StateSpace
+from powercut.model.confidence import AcksLookedAt, log2_sum
 from powercut.model.errors import UsageError
-from powercut.model.log2 import log2_sum
-from powercut.model.odds import AcksLookedAt
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 

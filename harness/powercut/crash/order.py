@@ -8,7 +8,7 @@ States come from streams in turn:
   first;
 - *draws*: the same state after acks drawn at random.  A fault that leaves no trace in how
   operations look is met in proportion to its rarity and to nothing else, so the chance of that is
-  known (powercut.model.odds);
+  known (powercut.model.confidence);
 - *groups* and *coins* (powercut.crash.representatives);
 - of the policies that were asked for without `representatives`, one state each in turn, at instants
   drawn at random.
@@ -42,7 +42,7 @@ from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import Representatives, permuted
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model, StateSpace
-from powercut.model.odds import AcksLookedAt
+from powercut.model.confidence import AcksLookedAt
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 

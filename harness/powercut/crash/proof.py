@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from powercut.crash.dating import earliest_acks
 from powercut.crash.evidence import Evidence
-from powercut.model.acks import AckProof
 from powercut.model.exposure import ExposureReport, ranges_of
+from powercut.model.operations import AckProof
 from powercut.model.units import NEVER
 
 I64 = npt.NDArray[np.int64]

@@ -52,7 +52,7 @@ from powercut.explore.work import (
     StateJudgement,
     Workers,
 )
-from powercut.model.log2 import log2_sum
+from powercut.model.confidence import log2_sum
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.consent import require_consent
 from powercut.recording.trial_recording import open_trial

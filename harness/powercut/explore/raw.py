@@ -33,8 +33,8 @@ from powercut.explore.findings import FindingCollector
 from powercut.explore.request import Undrawn
 from powercut.explore.state_images import StateImages
 from powercut.explore.state_map import StateMapper
+from powercut.model.confidence import AcksLookedAt
 from powercut.model.observation import Observation
-from powercut.model.odds import AcksLookedAt
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import TrialRecording

@@ -25,7 +25,8 @@ another workload, another disk, or instants that no cut could hit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final
 
@@ -163,3 +164,72 @@ def _check(losses: int, trials: int, confidence: float) -> None:
         raise ValueError(f"{losses} losses in {trials} trials cannot be")
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies between 0 and 1, not at {confidence}")
+
+
+# Numbers that are too large to be written down, by their binary logarithms.
+
+
+def log2_sum(logs: Sequence[float]) -> float:
+    """The binary logarithm of a sum, of the binary logarithms of its parts; 0 for none."""
+    if not logs:
+        return 0.0
+    most = max(logs)
+    return most + math.log2(sum(2.0 ** (log - most) for log in logs))
+
+
+# With what chance the crash states that were looked at would have met a fault, had there been one.
+#
+# A fault leaves some operations not durable when they are acknowledged.  It is *met* if the state
+# of nothing but what was durable just after the ack of one of them was looked at.  Of `all` acks
+# `drawn` were drawn at random, without repetition and without regard to what the program did there;
+# others were chosen for a reason, and `looked_at` counts them all.
+#
+# Of `faulty` acks, wherever they are and whatever their period, all are missed by the draw with the
+# chance of the hypergeometric distribution, C(all - drawn, faulty) / C(all, faulty).  What was
+# chosen for a reason adds nothing, since a fault may keep away from it, until fewer than `faulty`
+# acks are left that were not looked at: then one was met for certain.
+
+ONE_IN: Final = (10, 100, 1000)
+"""Of how many operations one is faulty: the faults that are told of."""
+
+
+@dataclass(frozen=True)
+class AcksLookedAt:
+    """Of `all` acks `looked_at` had a state looked at; `drawn` of them were drawn at random."""
+
+    all: int
+    looked_at: int
+    drawn: int
+
+    def chance(self, one_in: int) -> float:
+        """The least chance with which a fault in one operation of `one_in` would have been met; 0
+        if the run acknowledged fewer than that.
+        """
+        faulty = self.all // one_in
+        if not faulty:
+            return 0.0
+        if self.all - self.looked_at < faulty:
+            return 1.0
+        placements = math.comb(self.all, faulty)
+        return (placements - math.comb(self.all - self.drawn, faulty)) / placements
+
+
+# How much has to have been seen before finding no loss means anything.
+
+OPERATIONS_MIN: Final = 10
+"""Acknowledged operations below which a run proves nothing."""
+
+LONGER: Final = 5
+"""How many times as long as it was given a run may take to come to so many, as on a busy host."""
+
+STATES_MIN: Final = 32
+"""Recovered states below which nothing is SAFE of a workload whose bytes are not recognised, unless
+there are no more."""
+
+
+def too_few_operations(acknowledged: int) -> str:
+    """Why so many acknowledged operations are no evidence; empty if they are enough."""
+    if acknowledged >= OPERATIONS_MIN:
+        return ""
+    few = f"{acknowledged} operations were acknowledged, and fewer than {OPERATIONS_MIN}"
+    return f"{few} prove nothing"

@@ -6,6 +6,7 @@ Operations are numbers; they may be tried in parallel and acknowledged in any or
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.acks import AckProof
 from powercut.model.verdict import LsnRange
 
 I64 = npt.NDArray[np.int64]
@@ -129,3 +129,49 @@ class Sighting:
     def _ends(self) -> I64:
         lasts = np.array([span.last for span in self._order], dtype=np.int64)
         return np.maximum.accumulate(lasts)
+
+
+# How well the instants of acks are known.
+
+
+class AckBasis(enum.Enum):
+    """What the instants of acks rest on."""
+
+    CLOCK = "clock"  # of the guest, bounded by events that both clocks saw
+    RECEIPT = "receipt"  # by the controller, on the host's clock
+    MARK = "mark"  # in the disk's own log
+
+
+@dataclass(frozen=True)
+class AckProof:
+    """What the dating of acks proves; times in nanoseconds.
+
+    `window_ns`: how much earlier than dated an ack may have been made, at most, and
+    `usual_window_ns`, in the median; None if it is not known, and `reason` says why.
+    `gained_ns`: how much earlier than received an ack was dated, at most.  `unproved`: records
+    that may have been acknowledged before the sync began that made them durable; empty if
+    nothing is known.  `shortest_sync_ns`: of the syncs that made records durable; None if
+    there was none.
+    """
+
+    basis: AckBasis
+    window_ns: int | None
+    usual_window_ns: int | None
+    gained_ns: int
+    shortest_sync_ns: int | None
+    unproved: tuple[LsnRange, ...] = ()
+    reason: str = ""
+
+
+# What a recorded kernel was given to do beside its program's calls (guests/common/press.c).
+
+
+@dataclass(frozen=True)
+class Pressed:
+    """What was done until the cut, as the kernel's first process has counted it."""
+
+    writebacks: int = 0
+    """How often the kernel was told to write back what no sync had asked for."""
+
+    commits: int = 0
+    """How many syncs of a neighbour on the program's file systems have returned."""

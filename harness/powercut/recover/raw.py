@@ -38,8 +38,7 @@ from powercut.model.observation import Extent, Observation
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
 from powercut.paths import PARTS, REBUILD
-from powercut.wal.layout import WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState, WalLayout
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from powercut.model.acks import AckBasis
 from powercut.model.confidence import percent as percent  # noqa: PLC0414  # a re-export
 from powercut.model.machine import IMAGE_REPAIR
+from powercut.model.operations import AckBasis
 from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
 from powercut.model.verdict import (

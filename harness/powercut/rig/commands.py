@@ -20,9 +20,8 @@ from powercut.model.machine_identity import MachineIdentity
 from powercut.recover.plan import GuestRoot, HostRoot, PlanDisk, PlanLayers, RecoveryPlan
 from powercut.rig.unpacked import unpacked_root
 from powercut.scenario.choices import Writeback
-from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import LOOP
-from powercut.scenario.place import Files, place_of
+from powercut.scenario.place import Files, machines_of_disks, place_of
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from powercut.channel.lines import LineCounter
-from powercut.model.enough import OPERATIONS_MIN
+from powercut.model.confidence import OPERATIONS_MIN
 from powercut.rig.folder import CapturedFolder
 
 _POLL_S: Final = 0.01

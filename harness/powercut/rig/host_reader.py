@@ -18,7 +18,7 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation
 from powercut.paths import REBUILD
 from powercut.scenario.settings import Parameters
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 from powercut.workload.port import ReadsBareDisk, Run
 from powercut.workload.table import workload_of
 

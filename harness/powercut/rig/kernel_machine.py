@@ -34,8 +34,8 @@ from powercut.machine.port import (
 from powercut.machine.storage_daemon import storage_daemon
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.history import History
+from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles
-from powercut.model.pressed import Pressed
 from powercut.model.versions import HOST
 from powercut.recover.uml import boot
 from powercut.rig import loop_guest

@@ -42,8 +42,8 @@ from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.machine_identity import Boot
+from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles
-from powercut.model.pressed import Pressed
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits

@@ -23,8 +23,8 @@ from typing import Final
 from powercut.closing import Closing
 from powercut.machine.process import spawn
 from powercut.model.errors import HostError
+from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles
-from powercut.model.pressed import Pressed
 from powercut.model.printable import printable
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml.boot import OutsideDisks, UbdDisk, UmlProcess, unavailable

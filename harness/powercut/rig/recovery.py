@@ -45,7 +45,7 @@ from powercut.recover.plan import (
 )
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.rig.guest_disks import GuestDisks
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 Left = Callable[[], float]
 """The seconds that are left."""

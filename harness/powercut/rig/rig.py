@@ -37,9 +37,8 @@ from powercut.rig.host_files import kernel_options, program_versions, require_sa
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import packages_of, source_of
-from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import USUAL
-from powercut.scenario.place import Files, place_of
+from powercut.scenario.place import Files, machines_of_disks, place_of
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.port import Run

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.machines import LOOP, UML, MachineRow, row_of
-from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_program import NO_VM, ON_HOST, ON_MACHINE
 
 
@@ -66,3 +67,19 @@ def place_of(parameters: Parameters) -> Place:
     if program.where == NO_VM:
         return Place(UML, Files.UNPACKED)
     return Place(backend, Files.IMAGE)
+
+
+# What the machine is to each of several disks.
+
+OF_A_MACHINE: Final = ("bus", "cache", "aio", "iothread", "queues", "like")
+"""What the machine may be to one of several disks alone."""
+
+
+def machines_of_disks(parameters: Parameters) -> tuple[MachineSettings, ...]:
+    """What the machine is to each of its disks: in `OF_A_MACHINE` they differ."""
+    machine = parameters.machine
+    changes = (
+        {key: value for key in OF_A_MACHINE if (value := getattr(disk, key)) is not None}
+        for disk in parameters.disk.also
+    )
+    return (machine, *(machine.model_copy(update=change) for change in changes))

@@ -27,10 +27,9 @@ from powercut.model.machine import (
 )
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.choices import SMALLEST_DISK, ControlKind, Expect
-from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.machines import UML, USUAL, row_of
 from powercut.scenario.mkfs_options import refused_mkfs_options
-from powercut.scenario.place import place_of
+from powercut.scenario.place import machines_of_disks, place_of
 from powercut.scenario.quantity import format_size
 from powercut.scenario.refusal_foreign import refusals_of_place
 from powercut.scenario.refusal_several import refusals_of_several

@@ -8,9 +8,8 @@ from typing import Final
 
 from powercut.model.machine import Aio, Bus
 from powercut.scenario.choices import FilesystemType
-from powercut.scenario.disk_machines import OF_A_MACHINE
 from powercut.scenario.machines import LOOP
-from powercut.scenario.place import place_of
+from powercut.scenario.place import OF_A_MACHINE, place_of
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
 from powercut.scenario.settings_several import STRIPE, Holds
 

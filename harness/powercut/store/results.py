@@ -14,8 +14,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
-from powercut.model.confidence import upper_bound
-from powercut.model.log2 import log2_sum
+from powercut.model.confidence import log2_sum, upper_bound
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters

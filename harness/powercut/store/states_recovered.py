@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from powercut.model.odds import ONE_IN, AcksLookedAt
+from powercut.model.confidence import ONE_IN, AcksLookedAt
 from powercut.store.record import Record
 
 

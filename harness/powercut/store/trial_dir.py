@@ -22,8 +22,8 @@ from powercut.model.failure import Failure
 from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.model.observation import Continuation, Extent, Observation, checked_extents
+from powercut.model.operations import Pressed
 from powercut.model.outside import Outside
-from powercut.model.pressed import Pressed
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
 from powercut.model.withheld import Withheld
@@ -40,7 +40,7 @@ from powercut.store.files import (
 from powercut.store.own import MARK
 from powercut.store.record import read_model
 from powercut.store.results import TrialResult
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 _UNSEALED: Final = frozenset(

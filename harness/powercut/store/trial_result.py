@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 from pydantic import Field
 
 from powercut.model import timeline
-from powercut.model.acks import AckBasis, AckProof
 from powercut.model.latency import LatencyHistogram
+from powercut.model.operations import AckBasis, AckProof
 from powercut.model.positive import PositiveControl
 from powercut.model.reached import Reached
 from powercut.model.verdict import (

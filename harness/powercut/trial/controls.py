@@ -46,8 +46,7 @@ from powercut.model.machine import (
 )
 from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.scenario.choices import WITHOUT_BARRIERS
-from powercut.scenario.disk_machines import OF_A_MACHINE
-from powercut.scenario.place import place_of
+from powercut.scenario.place import OF_A_MACHINE, place_of
 from powercut.scenario.settings import (
     ControlKind,
     GuestWriteCache,

@@ -14,8 +14,8 @@ from powercut.channel.port import Acks
 from powercut.model.creation import Creation
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
+from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles, Outside
-from powercut.model.pressed import Pressed
 from powercut.model.reads import CheckReads
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands

@@ -19,7 +19,7 @@ from powercut.disk.root_image import FILESYSTEM
 from powercut.machine.port import LINES, CountsRequests, HasLines, Machine, ShutsDown
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Pressed
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GuestRoot, RecoveryPlan
 from powercut.recover.port import RecoveryEngine

@@ -7,7 +7,7 @@ import time
 from typing import Final, NoReturn
 
 from powercut.channel.port import Acks, EndedEarly
-from powercut.model.enough import LONGER, OPERATIONS_MIN
+from powercut.model.confidence import LONGER, OPERATIONS_MIN
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.rig.set_up import Deadline
 from powercut.scenario.plan import Trigger, TriggerKind

@@ -13,8 +13,7 @@ from powercut.channel.port import Channel, FollowsGuest
 from powercut.disk.backing import ensure_backing_image
 from powercut.disk.growing_file import cut_to_size
 from powercut.disk.image_format import ImageOpening, ensure_formatted_image
-from powercut.machine.during import MovesGuest, RestartsGuest
-from powercut.machine.port import Machine
+from powercut.machine.port import Machine, MovesGuest, RestartsGuest
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.failure import Failure
 from powercut.model.machine import IMAGE_REPAIR, BackingImage, ImageFormat, Move, Restart

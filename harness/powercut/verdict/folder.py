@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from powercut.crash.folder_rows import Promise
-from powercut.model.enough import STATES_MIN, too_few_operations
+from powercut.model.confidence import STATES_MIN, too_few_operations
 from powercut.model.outside import Outside
 from powercut.model.reads import some_of
 from powercut.model.timeline import RequestKind

@@ -28,12 +28,12 @@ from powercut.crash.proof import prove_acks
 from powercut.crash.recognised import unrecognised
 from powercut.crash.survival import survival
 from powercut.disk.pclog import host_failures
-from powercut.model.acks import AckBasis, AckProof
 from powercut.model.errors import PowercutError
 from powercut.model.events import Phase
 from powercut.model.exposure import ExposureReport
 from powercut.model.history import History
 from powercut.model.observation import Observation
+from powercut.model.operations import AckBasis, AckProof
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict
@@ -48,8 +48,7 @@ from powercut.verdict.loss_story import story_of
 from powercut.verdict.reading import Gaps, read_wire
 from powercut.verdict.states import CrashStates, with_states
 from powercut.verdict.untested import untested_of
-from powercut.wal.layout import WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState, WalLayout
 from powercut.workload.port import AcksByLines, AcksByWire, Promises, Run
 from powercut.workload.table import is_recognised, workload_of
 from powercut.workload.wal.commands import wal_layout

@@ -17,7 +17,7 @@ from powercut.checkers.judge import Checker, Judgement, run_checkers, without_co
 from powercut.crash.states import StateSpace
 from powercut.crash.whole import lacks_nothing
 from powercut.disk.pclog import injected_errors
-from powercut.model.enough import too_few_operations
+from powercut.model.confidence import too_few_operations
 from powercut.model.errors import DamagedRecording
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Sighting

@@ -25,8 +25,8 @@ from typing import Protocol
 from powercut.checkers.acks import ACK_WINDOW
 from powercut.checkers.judge import Judgement, without_conviction
 from powercut.crash.order import AT_ACKS
+from powercut.model.confidence import STATES_MIN
 from powercut.model.contract import ATOMIC_UNIT
-from powercut.model.enough import STATES_MIN
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
 from powercut.model.reached import Reached

@@ -30,8 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from powercut.model.acks import AckBasis
-from powercut.model.operations import OperationHistory, Packet
+from powercut.model.operations import AckBasis, OperationHistory, Packet
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.recording.bound import read_lines

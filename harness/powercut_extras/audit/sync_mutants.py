@@ -31,7 +31,7 @@ from typing import Any, Final
 from powercut import __version__
 from powercut.campaign.run import Listener, RunOptions
 from powercut.campaign.runner import resume_run, root_seed, run_scenarios
-from powercut.model.enough import STATES_MIN
+from powercut.model.confidence import STATES_MIN
 from powercut.model.errors import UsageError
 from powercut.model.events import RunStarted
 from powercut.model.operations import Packet

@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from powercut.model.confidence import log2_sum
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.log2 import log2_sum
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.paths import as_word
 from powercut.store.component import Component, Executed, read_components

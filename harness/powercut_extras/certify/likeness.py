@@ -12,8 +12,8 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 from powercut.model.errors import UsageError
 from powercut.model.extras import loaded, registered
-from powercut.scenario.disk_machines import OF_A_MACHINE
 from powercut.scenario.likeness import Likeness
+from powercut.scenario.place import OF_A_MACHINE
 from powercut.scenario.refusal_several import NAMELESS
 from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
 

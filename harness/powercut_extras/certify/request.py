@@ -16,7 +16,7 @@ from powercut.scenario.axes import with_axes
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.choose import Strategy
 from powercut.scenario.load import Scenario, load_scenario, preset_scenario
-from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.plan import fresh_seed
 from powercut_extras.certify.certificate import NotTested
 from powercut_extras.certify.certifier import Request
 from powercut_extras.certify.issuer import Issuer, one_line, read_logo

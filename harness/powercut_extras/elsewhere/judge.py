@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from powercut.checkers.judge import Judgement, run_checkers
-from powercut.model.enough import too_few_operations
+from powercut.model.confidence import too_few_operations
 from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.workload.program.claims import sighting_of

@@ -20,7 +20,7 @@ from powercut.model.errors import DamagedRecording, DeadlineExceeded
 from powercut.model.failure import GuestFault
 from powercut.model.history import Handover
 from powercut.model.observation import Extent
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 SOON_S = 120  # long enough for a loaded host; nothing here takes that long unless it fails
 NEVER_S = 3600  # a test that waits this long has failed: the outcome must be seen at once

@@ -27,9 +27,8 @@ from powercut.rig import commands
 from powercut.rig.engines import ENGINES, EngineRow, open_engine
 from powercut.rig.image_difference import changed_parts
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
-from powercut.wal.layout import WalLayout
+from powercut.wal.layout import SlotState, WalLayout
 from powercut.wal.record import record_bytes
-from powercut.wal.slots import SlotState
 from powercut.workload.wal.commands import wal_layout
 
 RECORD = 512

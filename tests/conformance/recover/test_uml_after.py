@@ -17,7 +17,7 @@ from powercut.model.timeline import RequestKind
 from powercut.recover.plan import GoOn, RecoveryPlan
 from powercut.recover.port import ImageWrite
 from powercut.recover.uml.engine import UmlEngine, unavailable
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

@@ -25,8 +25,8 @@ from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import FilePlace, ImageWrite
 from powercut.recover.uml.boot import UmlProcess
 from powercut.recover.uml.engine import UmlEngine, log_bytes, unavailable
+from powercut.wal.layout import SlotState
 from powercut.wal.record import CHUNK, HEADER
-from powercut.wal.slots import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

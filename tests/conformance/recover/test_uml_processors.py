@@ -21,7 +21,7 @@ from powercut.recover.plan import RecoveryPlan
 from powercut.recover.uml import proof as uml_proof
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig.engine_choice import EngineChoice, engine_for
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 pytestmark = [
     pytest.mark.amx,

@@ -18,7 +18,7 @@ from powercut.scenario.choices import ControlKind
 from powercut.scenario.settings import Parameters
 from powercut.scenario.settings_workload import KINDS
 from powercut.scenario.workloads import WORKLOADS, WorkloadRow
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 from powercut.workload.port import (
     AcksByLines,
     AcksByWire,

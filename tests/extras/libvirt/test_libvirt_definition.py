@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
-from powercut.scenario.disk_machines import machines_of_disks
 from powercut.scenario.load import expand, parse_scenario
+from powercut.scenario.place import machines_of_disks
 from powercut.scenario.refusal import refusals
 from powercut_extras.certify.likeness import _names, likeness_here, scenario_like
 from powercut_extras.libvirt.definition import read_kept, read_likeness

@@ -392,7 +392,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *edge(
-        f"{_H}/model/enough.py",
+        f"{_H}/model/confidence.py",
         ("nine-operations", At("", "10"), "9", "nine operations prove something"),
         (
             "ten-operations-are-few",

@@ -85,7 +85,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *order(
-        f"{_P}/model/odds.py",
+        f"{_P}/model/confidence.py",
         (
             "reasons-have-a-chance",
             At("AcksLookedAt.chance", "self.all - self.drawn"),

@@ -8,7 +8,7 @@ import wal_driver
 from wal_driver import FDATASYNC, PWRITEV2, Refused
 
 from powercut.channel.wire import MessageType
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 ABSENT, CORRUPT, INTACT = SlotState.ABSENT, SlotState.CORRUPT, SlotState.INTACT
 MISDIRECTED, STALE, TORN = SlotState.MISDIRECTED, SlotState.STALE, SlotState.TORN

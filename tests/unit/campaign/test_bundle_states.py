@@ -28,7 +28,7 @@ from powercut.scenario.settings import ControlKind, FilesystemSettings
 from powercut.store.exploration import read_exploration
 from powercut.store.trial_dir import TrialDir
 from powercut.verdict.judge import verdict_of
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 
 class Finds:

@@ -15,7 +15,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
 from powercut.model.observation import Extent
 from powercut.paths import ROOT
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 TYPES = [kind.name for kind in MessageType]
 STATES = [state.name for state in SlotState]

@@ -16,8 +16,7 @@ from powercut.channel.lines import END_OF_LINES, pack, unpack
 from powercut.channel.wire import Decoder, Message, MessageType, encode
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, HostError
-from powercut.model.operations import Packet
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Packet, Pressed
 
 SOON_S = 60
 

@@ -15,8 +15,7 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.verdict.controls import ControlOutcome, check_controls
 from powercut.verdict.judge import check_environment
 from powercut.wal import record as wal
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 APPEND = WalLayout(LayoutKind.APPEND, record=64)
 RAW = WalLayout(LayoutKind.RAW, record=64, capacity=640)

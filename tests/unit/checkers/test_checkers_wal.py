@@ -9,8 +9,7 @@ from handmade import history
 from powercut.checkers.wal import check_log, check_wal
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 APPEND = WalLayout(LayoutKind.APPEND, record=64)
 RAW = WalLayout(LayoutKind.RAW, record=64, capacity=640)  # 10 slots

@@ -18,8 +18,7 @@ from powercut.crash.survival import survival
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange
 from powercut.wal import record as wal
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 RUN_ID = bytes(range(16))
 RAW = WalLayout(LayoutKind.RAW, record=512, capacity=4096)

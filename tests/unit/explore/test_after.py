@@ -16,8 +16,7 @@ from powercut.model.observation import Continuation, Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.scenario.settings import MachineSettings
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 from powercut.workload.wal.promises import check_state
 
 LOG = WalLayout(LayoutKind.APPEND, record=512)

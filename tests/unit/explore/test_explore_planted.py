@@ -30,7 +30,7 @@ from powercut.recover.raw import Moment, RawLog, unavailable
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 from powercut.witness import minimize as witness
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))

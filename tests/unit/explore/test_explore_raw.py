@@ -19,16 +19,16 @@ from powercut.explore.raw import RawExploration, RawOptions
 from powercut.explore.request import Budget
 from powercut.explore.state_images import StateImages
 from powercut.explore.state_map import StateMapper
+from powercut.model.confidence import AcksLookedAt
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
-from powercut.model.odds import AcksLookedAt
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
 from powercut.recover.raw import RawLog, unavailable
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 

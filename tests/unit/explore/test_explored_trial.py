@@ -32,7 +32,7 @@ from powercut.store.exploration import read_exploration, write_exploration
 from powercut.store.trial_result import TrialResult
 from powercut.verdict import states
 from powercut.verdict.states import with_states
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 
 def explored(trial, result, **how):

@@ -18,7 +18,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recover.port import SecondLook
 from powercut.report.terminal.exploration import coverage_lines
 from powercut.store.exploration import read_exploration
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 
 class Short(Honest):

@@ -18,7 +18,7 @@ from powercut.model.failure import (
 )
 from powercut.model.observation import Extent, Observation
 from powercut.paths import ROOT
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 FINDING, TROUBLE = Side.FINDING, Side.TROUBLE
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.model.observation import Extent, Observation
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 SLOT = st.tuples(st.sampled_from([SlotState.INTACT, SlotState.ABSENT]), st.integers(0, 3))
 

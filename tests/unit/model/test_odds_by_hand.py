@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.model.odds import AcksLookedAt
+from powercut.model.confidence import AcksLookedAt
 
 
 def test_numbers_by_hand():

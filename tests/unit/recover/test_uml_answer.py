@@ -10,7 +10,7 @@ from powercut.model.observation import Extent
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.recover.uml.answer import Trouble, observe
 from powercut.recover.uml.share import EXTENT_FORMAT, STEPS, After, Answer, Share, Step
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 INTACT = Extent(0, 5, SlotState.INTACT, 1)
 

@@ -25,7 +25,7 @@ from powercut.recover.uml.share import (
     Step,
     Verb,
 )
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 HEADER = ROOT / "guests" / "uml" / "share.h"
 

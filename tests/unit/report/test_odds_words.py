@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from powercut.model.odds import AcksLookedAt
+from powercut.model.confidence import AcksLookedAt
 from powercut.report import words
 from powercut.store.states_recovered import StatesAtAcks
 

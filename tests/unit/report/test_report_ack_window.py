@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from powercut.model.acks import AckBasis, AckProof
+from powercut.model.operations import AckBasis, AckProof
 from powercut.report import words
 from powercut.store.results import AckInstants
 

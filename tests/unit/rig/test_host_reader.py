@@ -16,8 +16,7 @@ from powercut.model.observation import Extent
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import WAL_BINARY
 from powercut.rig.host_reader import run_reader
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 LAYOUT = WalLayout(LayoutKind.RAW, record=64, capacity=640)
 WHOLE = Extent(0, 10, SlotState.INTACT, 1)

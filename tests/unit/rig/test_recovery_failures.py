@@ -15,8 +15,7 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import NO_SUCH_SLOT
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
-from powercut.wal.layout import LayoutKind, WalLayout
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 
 LAYOUT = WalLayout(LayoutKind.APPEND, record=64)
 PLAN = RecoveryPlan.of("xfs", "noatime", "/mnt", ("/bin/wal", "read"))

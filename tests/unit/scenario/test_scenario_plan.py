@@ -7,8 +7,16 @@ import hashlib
 from pathlib import Path
 
 from powercut.scenario.load import expand, parse_scenario
-from powercut.scenario.plan import STOP_WITHIN, DiskStop, Trial, Trigger, TriggerKind
-from powercut.scenario.seeds import derive_seed, draw_between, fresh_seed
+from powercut.scenario.plan import (
+    STOP_WITHIN,
+    DiskStop,
+    Trial,
+    Trigger,
+    TriggerKind,
+    derive_seed,
+    draw_between,
+    fresh_seed,
+)
 
 TEXT = (
     "powercut: 1\nname: p\ntrials: 50\n"

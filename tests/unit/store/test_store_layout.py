@@ -24,7 +24,7 @@ from powercut.store.trial_dir import (
     observation_from_json,
     observation_to_json,
 )
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 NOW = datetime(2026, 11, 21, 10, 15, 2, tzinfo=UTC)
 SCENARIO = parse_scenario("powercut: 1\nname: s\nworkload: {think: 5us}\n", Path("s.yaml"))

@@ -10,7 +10,7 @@ import pytest
 from powercut.channel.port import CommandResult
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.observation import Observation
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Pressed
 from powercut.rig.set_up import Deadline
 from powercut.trial import program_lines, record
 from powercut.trial.system import KernelSystem

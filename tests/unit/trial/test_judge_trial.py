@@ -19,7 +19,7 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.trial_recording import open_trial
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 RECORD = 512
 LIAR = {"flush": Honour.IGNORED}

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Pressed
 from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
 from powercut.sandbox.rebooted import BOOT_OF_THE_HOST

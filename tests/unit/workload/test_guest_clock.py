@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from powercut.model.acks import AckBasis
 from powercut.model.observation import Observation
-from powercut.model.operations import Packet
+from powercut.model.operations import AckBasis, Packet
 from powercut.model.units import NEVER
 from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.settings import Parameters, ProgramSettings

@@ -13,7 +13,7 @@ import wal_driver
 from wal_driver import FDATASYNC, FSYNC, PWRITEV2, Refused
 
 from powercut.channel.wire import MessageType
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 ABSENT, INTACT, STALE = SlotState.ABSENT, SlotState.INTACT, SlotState.STALE
 RECORDS = 50

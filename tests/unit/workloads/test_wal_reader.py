@@ -12,7 +12,7 @@ from wal_driver import GETDENTS64, PREAD64, Refused
 
 from powercut.model.crc32c import crc32c
 from powercut.wal import record as wal
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 ABSENT, CORRUPT, INTACT = SlotState.ABSENT, SlotState.CORRUPT, SlotState.INTACT
 STALE, TORN, UNREADABLE = SlotState.STALE, SlotState.TORN, SlotState.UNREADABLE

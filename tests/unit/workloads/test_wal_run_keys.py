@@ -9,7 +9,7 @@ the key of the other, and only the place that they name tells the two apart.
 import pytest
 
 from powercut.wal import record as wal
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 PREWRITTEN = 0x5A
 """What the last byte of a run id is xored with to name what was written before the run."""

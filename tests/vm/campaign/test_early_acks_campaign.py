@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from powercut.model.acks import AckBasis
+from powercut.model.operations import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 
 pytestmark = pytest.mark.campaign

@@ -18,7 +18,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.report.words import how_repaired
 from powercut.rig import image_open
 from powercut.store.layout import ResultDir
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 from powercut.workload.wal.commands import EARLIER_SLOTS
 
 NIGHTLY = pytest.mark.nightly

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.model.acks import AckBasis
+from powercut.model.operations import AckBasis
 from powercut.model.verdict import LsnRange
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir

@@ -11,7 +11,7 @@ import pytest
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
-from powercut.model.acks import AckBasis
+from powercut.model.operations import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
 from powercut.store.layout import ResultDir

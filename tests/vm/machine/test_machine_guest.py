@@ -24,7 +24,7 @@ from powercut.machine.qemu.machine import Lifecycle, Origin
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.machine import CacheMode
 from powercut.paths import WAL_BINARY
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

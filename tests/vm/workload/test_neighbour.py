@@ -12,7 +12,7 @@ import pytest
 from command_line import plain_word
 
 from powercut.campaign.runner import run_scenarios
-from powercut.model.pressed import Pressed
+from powercut.model.operations import Pressed
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import PROGRAMS

@@ -19,10 +19,8 @@ from powercut.explore.request import Prune
 from powercut.explore.state_images import StateImages
 from powercut.explore.work import Deepen, Work
 from powercut.explore.worker import LocalWorker
-from powercut.model.acks import AckBasis
 from powercut.model.creation import Creation
-from powercut.model.operations import Packet
-from powercut.model.pressed import Pressed
+from powercut.model.operations import AckBasis, Packet, Pressed
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE

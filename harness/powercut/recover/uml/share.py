@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.model.observation import Extent
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 MAGIC: Final = 0x32554350
 PAGE: Final = 4096

@@ -28,7 +28,7 @@ from powercut.store.results import CellResult, RunResult, TrialResult
 from powercut.store.trial_dir import TrialDir
 from powercut.store.view import RecordingView
 from powercut.store.witness import read_witness
-from powercut.wal.slots import SlotState
+from powercut.wal.layout import SlotState
 
 SHOWN_EXTENTS = 12
 """How many extents of the log that came back are listed."""

@@ -24,8 +24,7 @@ import numpy.typing as npt
 
 from powercut.crash.clock import ClocksDisagree, Points, bound_clock
 from powercut.crash.dating import NO_ROUND_TRIPS
-from powercut.model.acks import AckBasis, AckProof
-from powercut.model.operations import Packet
+from powercut.model.operations import AckBasis, AckProof, Packet
 
 NO_CLOCK: Final = "the program's lines carry no clock"
 

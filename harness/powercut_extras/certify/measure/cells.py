@@ -13,7 +13,7 @@ from powercut.rig.rig import Rig
 from powercut.scenario.choices import DiskModel
 from powercut.scenario.load import Scenario, expand
 from powercut.scenario.place import place_of
-from powercut.scenario.seeds import fresh_seed
+from powercut.scenario.plan import fresh_seed
 from powercut.scenario.settings import Parameters, WalSettings
 from powercut.store.layout import ResultDir
 from powercut_extras.certify.measure.measure import measure_cell
