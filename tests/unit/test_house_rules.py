@@ -13,6 +13,7 @@ from house_rooms import named
 
 from powercut.paths import ROOT
 
+HARNESS = ROOT / "harness"
 PACKAGE = ROOT / "harness" / "powercut"
 
 ROOMS = {
@@ -123,6 +124,36 @@ def test_the_rule_about_imports_can_fail(tmp_path: Path, monkeypatch: pytest.Mon
     assert offences(bad) == ["harness/powercut/disk/not_there.py (room 2) imports machine (room 2)"]
     monkeypatch.setattr(Path, "read_text", lambda _: "def f():\n  import powercut.verdict.judge\n")
     assert len(offences(PACKAGE / "model" / "not_there.py")) == 1
+
+
+def ports() -> set[str]:
+    """The names of all methods of protocols."""
+    return {
+        method.name
+        for path in HARNESS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(b) for b in node.bases)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+    }
+
+
+def test_public_methods_say_what_they_do_unless_a_port_does() -> None:
+    """What implements a port says only in what it differs; a private class speaks to its file."""
+    said = ports()
+    silent = [
+        f"{path.relative_to(ROOT)}:{method.lineno}: {node.name}.{method.name}"
+        for path in sorted(HARNESS.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        and not method.name.startswith("_")
+        and method.name not in said
+        and ast.get_docstring(method) is None
+        and "overload" not in map(ast.unparse, method.decorator_list)
+    ]
+    assert not silent, "\n".join(silent)
 
 
 STORED = {

@@ -31,7 +31,6 @@ class Outcome:
 
     @classmethod
     def of(cls, name: str, result: TrialResult) -> Self:
-        """What a judged trial is worth as a control."""
         doubt = doubt_of(result)
         return cls(name, as_control(result), result.result_directory, doubt)
 

@@ -30,8 +30,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from powercut.brought import mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable, shown
+from powercut.model.printable import parse_json
 from powercut.model.verdict import LsnRange
 from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 from powercut.store.digest import ContentDigest

@@ -64,7 +64,6 @@ class CheckLines(Closing):
         return self._hung_up or self._said.endswith(END_OF_LINES)
 
     def close(self) -> None:
-        """Hangs up; idempotent."""
         shut_down(self._port)
         self._thread.join(_CLOSE_S)
         self._port.close()

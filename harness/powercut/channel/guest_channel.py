@@ -221,7 +221,6 @@ class GuestChannel(Closing):
 
     @property
     def acked(self) -> int:
-        """Highest LSN acknowledged so far; 0 if none."""
         with self._changed:
             return self._ledger.acked
 
@@ -413,7 +412,6 @@ class Receiver:
         self._thread = threading.Thread(target=self._receive, name="channel", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def expect_handover(self, *, restarts: bool) -> None:
@@ -456,7 +454,6 @@ class Receiver:
         return not self._thread.is_alive()
 
     def close(self) -> None:
-        """Gives the sockets back; to be called last."""
         self._listener.close()
         if self.connection:
             self.connection.close()

@@ -81,7 +81,6 @@ class LineChannel(Closing):
 
     @property
     def acked(self) -> int:
-        """How many acks have come so far."""
         with self._changed:
             return self._counter.acks
 
@@ -300,11 +299,9 @@ class GuestSource:
         """There are no others."""
 
     def hang_up(self) -> None:
-        """Nothing more comes in."""
         shut_down(self._connection)
 
     def close(self) -> None:
-        """Closes the connection."""
         self.hang_up()
         self._pinger.stop()
         self._connection.close()

@@ -68,12 +68,10 @@ class PacketSocket:
         self.theirs.close()
 
     def hang_up(self) -> None:
-        """Nothing more comes in."""
         self.theirs.close()
         shut_down(self._ours)
 
     def close(self) -> None:
-        """Closes both ends."""
         self.theirs.close()
         self._ours.close()
 
@@ -163,11 +161,9 @@ class StreamSource:
         """There are no others."""
 
     def hang_up(self) -> None:
-        """Nothing more comes in."""
         shut_down(self._connection)
 
     def close(self) -> None:
-        """Closes the connection."""
         self._connection.close()
 
     def _receive(self) -> bytes:

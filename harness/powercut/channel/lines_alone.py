@@ -14,23 +14,19 @@ class LinesAlone:
         """Lines are dated by their source."""
 
     def wait_ready(self, *, timeout_s: float) -> None:
-        """Its programs say so in lines."""
         del timeout_s
         raise _no_wire()
 
     def wait_acks(self, count: int, *, timeout_s: float) -> bool:
-        """Its programs acknowledge in lines."""
         del count, timeout_s
         raise _no_wire()
 
     @property
     def acked(self) -> int:
-        """Nothing by wire."""
         return 0
 
     @property
     def latency(self) -> LatencyHistogram | None:
-        """Nothing by wire."""
         return None
 
 

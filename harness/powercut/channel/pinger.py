@@ -42,7 +42,6 @@ class Pinger:
         self._thread = threading.Thread(target=self._ping, name="pings", daemon=True)
 
     def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -81,7 +81,6 @@ class StampedSource(PacketSocket):
         self._last_ns = 0
 
     def next(self) -> Packet | None:
-        """The next packet."""
         raw, control = self.receive()
         received_ns = time.monotonic_ns()
         if not raw and not control:  # a write of nothing has its stamp, too

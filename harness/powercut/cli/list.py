@@ -18,7 +18,7 @@ import click
 from powercut.cli import completion as complete
 from powercut.cli.options import json_option
 from powercut.cli.output import Speaker, console_beside, write_json_object
-from powercut.model.json_text import parse_json
+from powercut.model.printable import parse_json
 from powercut.paths import CACHE, PACKAGE
 
 _KEPT = "scenario-lines.json"

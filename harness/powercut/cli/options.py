@@ -15,8 +15,8 @@ import click
 from powercut.cli import completion
 from powercut.model.errors import UsageError
 from powercut.model.named_path import openable, shown
+from powercut.model.printable import words_of
 from powercut.model.versions import GUEST, HOST, SUITES, UML_SUITES
-from powercut.model.words import words_of
 from powercut.paths import RESULTS
 
 if TYPE_CHECKING:

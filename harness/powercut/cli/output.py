@@ -61,6 +61,5 @@ class Speaker:
         echo(text, err=self._err)
 
     def gaps(self, gaps: tuple[str, ...]) -> None:
-        """Prints what a recording does not hold."""
         for gap in gaps:
             self(f"  not known: {gap}")

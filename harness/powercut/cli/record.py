@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from powercut.cli.ci import junit_option, tell_ci
 from powercut.cli.options import json_option, results_option, seed_option
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.program_options import (
@@ -19,6 +18,7 @@ from powercut.cli.program_options import (
     recording_options,
 )
 from powercut.cli.program_options import dry_run as try_without_cut
+from powercut.cli.run import junit_option, tell_ci
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:

@@ -49,7 +49,6 @@ class Claims:
 
     @property
     def attempted(self) -> int:
-        """Highest LSN attempted at any time; 0 if none."""
         return int(self.attempt_lsn[-1]) if len(self.attempt_lsn) else 0
 
     def acked_ns(self, lsns: I64) -> I64:

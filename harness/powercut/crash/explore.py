@@ -268,7 +268,6 @@ class Exploration:
         return self._legal_log2[instant]
 
     def coverage(self) -> Coverage:
-        """So far."""
         return Coverage(
             model=self.model,
             instants=len(self._looked_at),
@@ -310,7 +309,6 @@ class _Fingerprints:
         return np.concatenate([np.zeros((1, 2), dtype=np.uint64), beginnings])
 
     def of(self, state: CrashState) -> int:
-        """The fingerprint of the state's content."""
         durable = int(np.searchsorted(self._durable_ns, state.instant, side="left"))
         torn = {kept.write for kept in state.torn}
         shown = [write for write in _visible(self.space, state) if write not in torn]

@@ -188,7 +188,6 @@ class FolderSpace(StateSpace):
         return row.offset % REGION + row.length
 
     def tree(self, state: CrashState) -> Tree:
-        """What is there after the cut."""
         torn: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for kept in state.torn:
             torn[kept.write].append((kept.begin, kept.end))

@@ -101,7 +101,6 @@ class Order(Representatives):
             yield from super().__iter__()
 
     def coverage(self) -> Coverage:
-        """So far."""
         drawn = super().coverage()
         if self.model is not Model.EXACT:
             return drawn

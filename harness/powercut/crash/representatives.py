@@ -95,7 +95,6 @@ class Representatives(Exploration):
                 return
 
     def coverage(self) -> Coverage:
-        """So far."""
         drawn = super().coverage()
         if self.model is not Model.EXACT:
             return drawn

@@ -172,7 +172,6 @@ class _Walk:
         self._numbers: dict[_Glimpse, int] = {}
 
     def through(self, events: I64) -> _Glimpses:
-        """What is seen at each look."""
         raw, size = events.tobytes(), events.itemsize
         known: dict[tuple[_Rest, frozenset[tuple[int, int]], bytes], _Step] = {}
         parts = []

@@ -73,7 +73,6 @@ class _Ranges:
 
     @property
     def whole(self) -> _Ranges:
-        """The whole chunks in each range."""
         return _Ranges(self.write, -(-self.begin // CHUNK) * CHUNK, self.end // CHUNK * CHUNK)
 
     @property

@@ -32,7 +32,7 @@ from powercut.disk.capture_config import (
 from powercut.disk.port import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
-from powercut.model.json_text import parse_json
+from powercut.model.printable import parse_json
 from powercut.model.units import Instant
 from powercut.sandbox.printed import end_of, printed
 from powercut.sandbox.users import HostView, serving
@@ -80,12 +80,10 @@ class CaptureDisk(Closing):
 
     @property
     def socket(self) -> Path:
-        """The unix socket on which it serves NBD."""
         return self._running.directory / "nbd"
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return self._running.size
 
     @property
@@ -150,7 +148,6 @@ class CaptureDisk(Closing):
         self._running.command("inject")
 
     def statistics(self) -> DiskStatistics:
-        """Counts since the start or the last cut."""
         answer = self._running.command("stat")
         return DiskStatistics(**{f.name: answer[f.name] for f in fields(DiskStatistics)})
 

@@ -50,7 +50,6 @@ class Kinds:
 
     @staticmethod
     def of(events: Events) -> Kinds:
-        """Those of `events`."""
         types = np.ascontiguousarray(events["type"])
         return Kinds({kind: np.flatnonzero(types == kind) for kind in EventType})
 

@@ -93,7 +93,6 @@ class _FolderReader(EventReader):
         return np.asarray(request | other)
 
     def folder(self) -> FolderTimeline:
-        """All of it."""
         self._check_events(verify_payloads=True)
         self._kinds: dict[int, FolderOp] = {ROOT_OBJECT: FolderOp.MKDIR}
         self._open: dict[int, int] = {}

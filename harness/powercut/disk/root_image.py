@@ -114,7 +114,6 @@ class _Making:
         self.digest = hashlib.sha256(f"{_RECIPE} {words}".encode()).hexdigest()
 
     def folder(self) -> Path:
-        """Unpacks the root."""
         if isinstance(self._root, tuple):
             self._write((), packages=self._root)
         files = self._scratch / "files"
@@ -126,7 +125,6 @@ class _Making:
         return files
 
     def image(self) -> Path:
-        """Unpacks the root and packs it as an image."""
         files, image = self.folder(), self._scratch / "root.img"
         count, size = _measured(files)
         with image.open("wb") as file:

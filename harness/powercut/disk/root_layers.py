@@ -27,8 +27,8 @@ from typing import IO, Any, Final
 
 from powercut.brought import brought
 from powercut.model.errors import UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.sandbox.archive import Archive, ArchiveLimits, open_archive
 
 SKELETON: Final = ("dev", "proc", "sys", "tmp", "run", "var/tmp", "mnt")
@@ -56,7 +56,6 @@ class _Entry:
     path: Path | None = None
 
     def open(self) -> IO[bytes] | None:
-        """The bytes of a file; None for what has none."""
         if self.path is not None:
             return self.path.open("rb")
         return self.tar.open(self.info) if self.tar is not None else None
@@ -166,7 +165,6 @@ class RootTree:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(entry.info.size for _, entry in self._entries())
 
     def __len__(self) -> int:

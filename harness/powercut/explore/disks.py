@@ -94,7 +94,6 @@ class DiskMedium:
             self.recoveries_first = (None,)
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
-        """All after events of these kinds."""
         return events(self.space, kinds)
 
     def bulk(
@@ -126,7 +125,6 @@ class DiskMedium:
 
     @contextmanager
     def workers(self, wanted: ExploreRequest) -> Iterator[Workers]:
-        """Those of this host, or of a cluster."""
         directory = self._recorded.directory
         work = Work(
             directory.path,
@@ -157,7 +155,6 @@ class DiskMedium:
         return state_ref.state_id(state)
 
     def contradictions(self, lost: set[int], *, saw_all_acks: bool) -> Iterable[Finding]:
-        """Where exposure analysis disagrees."""
         raw = reader_alone(self.engine.name)
         return contradictions(self._recorded, lost, saw_all_acks=saw_all_acks, raw=raw)
 
@@ -293,7 +290,6 @@ class OneWorker:
         self._worker = worker
 
     def answers(self, batches: Iterator[Batch]) -> Iterator[Answered]:
-        """As `WorkerPool.answers`."""
         for batch in batches:
             yield 0, batch, self._worker.answer(batch)
 

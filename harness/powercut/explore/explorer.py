@@ -159,7 +159,6 @@ class ExplorerRun:
         return PER_RECOVERY if self.wanted.depth else 1
 
     def explore(self) -> ExploreResult:
-        """All of it."""
         for gap in self.medium.gaps:
             self.collected.add_general(
                 Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
@@ -388,7 +387,6 @@ class Tally:
 
     @property
     def boots(self) -> int:
-        """How often the engines' kernels were started."""
         return sum(self._boots.values())
 
     def add_states(self, worker: int, answers: Answers) -> None:

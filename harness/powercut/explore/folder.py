@@ -128,17 +128,14 @@ class FolderMedium:
         mapper: StateMapper,
         scratch: Path,
     ) -> BulkReader | None:
-        """Each state is checked alone."""
         del wanted, collected, mapper, scratch
         return None
 
     def possible(self, wanted: ExploreRequest) -> tuple[ExploreRequest, Sequence[Finding]]:
-        """All of it."""
         return wanted, ()
 
     @contextmanager
     def workers(self, wanted: ExploreRequest) -> Iterator[Workers]:
-        """Those of the judge."""
         del wanted
         yield FolderWorkers(self._judge, self._cuts)
 
@@ -151,7 +148,6 @@ class FolderMedium:
         return state_name(state, self._promise)
 
     def contradictions(self, lost: set[int], *, saw_all_acks: bool) -> Iterable[Finding]:
-        """There is no other way to the same answer."""
         del lost, saw_all_acks
         return ()
 

@@ -161,7 +161,6 @@ class FolderJudge(Closing):
         return asked_again(look, [found], looks=ASKED - TWICE)
 
     def doubt(self) -> str:
-        """As LastWord."""
         cut = CrashState(self.recording.record.cut_ns, ())
         findings = self.findings(cut, self.checked(self.space, self._at_cut()))
         if not loses(findings):

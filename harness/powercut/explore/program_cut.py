@@ -67,7 +67,6 @@ class ProgramCut:
 
     @classmethod
     def read(cls, directory: TrialDir, trial: TrialResult) -> ProgramCut:
-        """What there is."""
         try:
             return cls(trial, open_trial(directory), read_exploration(directory))
         except PowercutError:

@@ -102,7 +102,6 @@ class RawExploration:
 
     @property
     def saw_all_acks(self) -> bool:
-        """As `Exploration.saw_all_acks`."""
         return self._all_acks or "durable-only" in self.swept
 
     def run(self, more: Callable[[], bool]) -> None:
@@ -347,7 +346,6 @@ class RawExploration:
         return self._full or self._left_out or self._open
 
     def coverage(self) -> Coverage:
-        """So far."""
         most = max(self._legal, default=0.0)
         legal = most + float(np.log2(sum(2.0 ** (one - most) for one in self._legal) or 1.0))
         return Coverage(

@@ -46,7 +46,6 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the findings."""
         return judge(self.findings)
 
     @property

@@ -151,7 +151,6 @@ class LocalWorker(ResourceOwner):
         return first, Recovered(timeline, self._states.writes(first))
 
     def record(self, first: CrashState, second: SecondState | None) -> Recovered | None:
-        """Recovers on record, if the engine can."""
         if second is None:
             return self._record(self._states.writes(first), claims_at(self._recorded, first))
         return self._record(second.writes, claims_at(self._recorded, self.beneath(first, second)))
@@ -180,7 +179,6 @@ class LocalWorker(ResourceOwner):
     def states_of(
         self, record: Recovered, limit: int, seed: str, drawn: Callable[[StateCount], None]
     ) -> Iterator[SecondState]:
-        """As powercut.explore.depth.states_of."""
         return states_of(
             record,
             self._recorded.parameters.cut.kind,

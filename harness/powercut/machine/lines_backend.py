@@ -17,12 +17,10 @@ class LinesBackend(ABC):
     """Lines reach the controller as they are: there is no wire format to bind to a recording."""
 
     def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
-        """Nothing that is not the host's."""
         del accelerators
         return {}
 
     def emulates(self, accelerator: AcceleratorChoice) -> bool:
-        """Nothing is emulated here."""
         del accelerator
         return False
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The port to a machine: something that boots a guest, hears it, and can be cut off.
 
-A `MachineBackend` knows one way to run machines; the table of them is powercut.machine.table.
+A `MachineBackend` knows one way to run machines; the table of them is powercut.rig.rig.
 What only some machines can do is a protocol of its own, asked for with isinstance.
 """
 

@@ -14,13 +14,14 @@ import re
 import shlex
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.sandbox.one_thread import in_lasting_thread
 from powercut.sandbox.printed import printed, tail
 from powercut.sandbox.users import HostView, few_powers_argv, serving
 
@@ -172,3 +173,23 @@ def _thread_states(pid: int) -> Iterator[str]:
             name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
             if not name.startswith("iou-"):
                 yield rest.split()[0]
+
+
+# The one thread that starts what is to end with this process.
+#
+# The kernel sends a parent-death signal (prctl(2), PR_SET_PDEATHSIG; bubblewrap's --die-with-
+# parent) when the *thread* that made the child ends.  So the children that have one are made by one
+# thread, which lives as long as the interpreter.
+
+T = TypeVar("T")
+_lock = threading.Lock()
+_spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
+
+
+def in_lasting_thread(start: Callable[[], T]) -> T:
+    """What `start` returns, or raises, called in that thread."""
+    with _lock:
+        spawner = _spawners.setdefault(
+            os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+        )
+    return spawner.submit(start).result()

@@ -166,7 +166,6 @@ class StorageDaemon:
             raise
 
     def kill(self, *, timeout_s: float = _REAP_S) -> None:
-        """Ends it at once (SIGKILL); idempotent."""
         kill_for_good(self._process, PROGRAM, timeout_s=timeout_s)
 
     def _serves(self) -> bool:

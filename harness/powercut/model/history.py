@@ -93,10 +93,8 @@ class History:
 
     @property
     def acked(self) -> int:
-        """Highest acknowledged LSN; 0 if none."""
         return int(self.ack_lsn.max(initial=0))
 
     @property
     def attempted(self) -> int:
-        """Highest attempted LSN; 0 if none."""
         return int(self.attempt_lsn.max(initial=0))

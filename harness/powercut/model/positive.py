@@ -95,7 +95,6 @@ class PositiveControl:
 
     @property
     def told(self) -> str:
-        """What was found, in words."""
         return f"{self.found:,} of {self.acknowledged:,} operations {self.where.words}"
 
     @property

@@ -303,7 +303,6 @@ class _Ext4:
             raise ValueError("no superblock of ext4")
 
     def regions(self) -> Iterator[Part]:
-        """Every region with a name."""
         groups = -(-(self.blocks - self.first) // self.per_group)
         table = -(-self.inodes * self.inode_size // self.block)
         start = (self.first + 1) * self.block

@@ -48,7 +48,6 @@ class FolderNames:
                     self._at.setdefault(number, (parent, name))
 
     def path(self, number: int) -> str:
-        """The path of an object below the folder."""
         if number == 0:
             return ALL
         parts: list[str] = []

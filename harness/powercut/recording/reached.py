@@ -79,7 +79,6 @@ class _Calls:
             self._counts[what] += 1
 
     def met(self) -> FilesMet:
-        """What was counted."""
         told = self._counts
         return FilesMet(
             made=told["made"],

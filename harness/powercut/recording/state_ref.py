@@ -33,8 +33,8 @@ from typing import Any, Final, Protocol
 from powercut.crash.applied import Kept
 from powercut.crash.states import Again, CrashState, Move
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
 

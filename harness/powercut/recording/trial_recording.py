@@ -108,7 +108,6 @@ class TrialRecording(Recording):
 
     @property
     def parameters(self) -> Parameters:
-        """What was run."""
         return self.record.parameters
 
 

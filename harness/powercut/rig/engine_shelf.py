@@ -55,7 +55,6 @@ class EngineShelf(Closing):
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Ends the engines that are not lent."""
         with self._lock:
             idle, self._idle = self._idle, []
         with ExitStack() as stack:

@@ -144,7 +144,6 @@ class CapturedFolder(Closing):
             )
 
     def close(self) -> None:
-        """Ends everything; idempotent."""
         self._end()
 
     def _end(self) -> None:

@@ -25,7 +25,6 @@ class FolderAcks:
         self.enough = threading.Event()
 
     def hear(self, data: bytes) -> None:
-        """The next bytes that it has said."""
         self._counter.take(data)
         if self._counter.too_much or 0 < self._wanted <= self._counter.acks:
             self.enough.set()

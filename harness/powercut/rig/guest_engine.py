@@ -62,12 +62,10 @@ class GuestEngine(ResourceOwner):
 
     @classmethod
     def of(cls, order: EngineOrder) -> Self:
-        """The engine for an order."""
         return cls(order.base, order.parameters, order.plan)
 
     @property
     def base(self) -> Path:
-        """The image under every state; never modified."""
         return self._base
 
     def _open(self, stack: ExitStack) -> None:
@@ -118,7 +116,6 @@ class GuestEngine(ResourceOwner):
     def files_read(
         self, writes: Sequence[ImageWrite], *, check: bool, timeout_s: float
     ) -> tuple[Observation, tuple[FileRead, ...] | None]:
-        """As `DatesReads`; only for plans of programs."""
         reads = NotedReads(check)
         seen = self._boot(writes, timeout_s=timeout_s, reads=reads)
         return seen, reads.files

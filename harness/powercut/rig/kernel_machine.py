@@ -112,29 +112,24 @@ class KernelMachine:
         self.kill(timeout_s=timeout_s)
 
     def kill(self, *, timeout_s: float) -> None:
-        """Ends kernel and programs; nothing is flushed."""
         del timeout_s
         self._guest.kill()
         if self.running:
             self.ended = Ended.KILLED
 
     def lose_power(self, *, timeout_s: float) -> None:
-        """The same: its disk goes first."""
         self.kill(timeout_s=timeout_s)
 
     def left(self, *, timeout_s: float) -> LeftFiles | None:
-        """As `TellsLeft`."""
         return self._guest.left(timeout_s=timeout_s)
 
     def shut_down(self, *, timeout_s: float) -> None:
-        """Unmounts, and ends."""
         self._guest.unmount(timeout_s=timeout_s)
         self._guest.kill()
         self.ended = Ended.BY_ITSELF
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and has not ended."""
         return self._started and self.ended is None
 
     @property
@@ -143,7 +138,6 @@ class KernelMachine:
         return self._guest.console
 
     def take_lines(self) -> LineSource:
-        """As `HasLines`."""
         source, self._source = self._source, None
         if source is None:
             raise HostError("the lines of this machine have been taken")
@@ -170,40 +164,32 @@ class KernelChannel(LinesAlone):
         return {"release": self._release}
 
     def run(self, *argv: str, timeout_s: float) -> CommandResult:
-        """A verb, to its end."""
         self.start(*argv)
         return self.wait_done(timeout_s=timeout_s)
 
     def start(self, *argv: str) -> None:
-        """A verb that works until the cut."""
         self._guest.begin(argv)
 
     def set_up(self, *argv: str, timeout_s: float) -> CommandResult:
-        """As `RunsVerbs`."""
         self._guest.set_up(argv)
         return self.wait_done(timeout_s=timeout_s)
 
     def press(self, seed: int, *, timeout_s: float) -> None:
-        """As `RunsVerbs`."""
         self._guest.press(seed, timeout_s=timeout_s)
 
     def pressed(self, *, timeout_s: float) -> Pressed:
-        """As `RunsVerbs`."""
         return self._guest.pressed(timeout_s=timeout_s)
 
     def start_unsynced(self, *argv: str) -> None:
-        """As `RunsVerbs`."""
         self._guest.begin(argv, unsynced=True)
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
-        """The end of what was started."""
         status = self._guest.wait_end(time.monotonic() + timeout_s)
         if status is None:
             raise DeadlineExceeded(f"the program did not end within {timeout_s:g} s")
         return CommandResult(status, "", {}, (), (self._guest.console_now,), None)
 
     def drain(self, *, timeout_s: float) -> History:
-        """Nothing by wire."""
         del timeout_s
         return History.nothing()
 
@@ -226,16 +212,13 @@ class _KernelBackend(LinesBackend):
         self._own_kernel = own_kernel
 
     def problems(self, settings: MachineSettings) -> tuple[str, ...]:
-        """What this host lacks."""
         del settings
         return self._unavailable()
 
     def options(self, settings: MachineSettings) -> None:
-        """None of them concerns it."""
         del settings
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
-        """The kernel, where it is a program."""
         del folder
         return [] if self._own_kernel else [str(_options(spec).kernel.program)]
 
@@ -252,7 +235,6 @@ class _KernelBackend(LinesBackend):
         return (guest, storage_daemon())
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
-        """The kernel, with its digest."""
         kernel = _options(spec).kernel
         host = {"host_kernel": platform.release()} if self._own_kernel else {}
         return {
@@ -263,7 +245,6 @@ class _KernelBackend(LinesBackend):
 
     @contextmanager
     def opened(self, spec: MachineSpec, folder: Path) -> Iterator[MachineAndChannel]:
-        """Leaving the context ends it."""
         options, disk = _options(spec), served_disk(under_test(spec))
         assert isinstance(disk, NbdDisk), "the disk of a kernel on this host is served"
         source = self._source()

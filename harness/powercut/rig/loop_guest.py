@@ -144,7 +144,6 @@ class LoopGuest(Closing):
         self.console = ""
 
     def close(self) -> None:
-        """Ends it; idempotent."""
         self.kill()
 
     def start(self, *, timeout_s: float) -> None:
@@ -196,7 +195,6 @@ class LoopGuest(Closing):
         raise HostError("this host's own kernel is not made to write back early")
 
     def pressed(self, *, timeout_s: float) -> Pressed:
-        """Nothing."""
         del timeout_s
         return Pressed()
 

@@ -53,17 +53,14 @@ class RawEngine(ResourceOwner):
 
     @classmethod
     def of(cls, order: EngineOrder) -> Self:
-        """The engine for an order."""
         return cls(order.base, order.plan, order.parameters)
 
     @property
     def base(self) -> Path:
-        """The image under every state; never modified."""
         return self._base
 
     @property
     def boots(self) -> int:
-        """None: no system is started."""
         return 0
 
     def _open(self, stack: ExitStack) -> None:

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, cast
 
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
@@ -28,7 +29,6 @@ from powercut.machine.port import (
     NbdFile,
     Role,
 )
-from powercut.machine.table import machine_backend
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import Aio, Bus
 from powercut.paths import CACHE
@@ -37,7 +37,7 @@ from powercut.rig.host_files import kernel_options, program_versions, require_sa
 from powercut.rig.program_files import changed_files, program_files
 from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import packages_of, source_of
-from powercut.scenario.machines import USUAL
+from powercut.scenario.machines import USUAL, row_of
 from powercut.scenario.place import Files, machines_of_disks, place_of
 from powercut.scenario.plan import Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
@@ -368,3 +368,20 @@ def _versions_of(plan: Plan) -> tuple[MachineSettings, ...]:
             )
             wanted.setdefault(key, reduced)
     return tuple(wanted.values())
+
+
+# Machine backends by name, loaded when they are used; the names: powercut.scenario.machines.
+
+
+class _BackendClass(Protocol):
+    def __call__(self, cache: Path) -> MachineBackend:
+        """A backend that keeps what it makes in `cache`."""
+
+
+def machine_backend(name: str, cache: Path) -> MachineBackend:
+    """The backend called `name`, which keeps what it makes in the folder `cache`.
+
+    Raises KeyError for a name that is not in the table.
+    """
+    module, _, attribute = row_of(name).place.partition(":")
+    return cast(_BackendClass, vars(importlib.import_module(module))[attribute])(cache)

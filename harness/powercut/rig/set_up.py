@@ -51,7 +51,6 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether no time is left."""
         return time.monotonic() >= self._end
 
     @property

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from powercut.model.errors import HostError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.sandbox import archive_inside, confined
 from powercut.sandbox.archive_inside import KINDS, ArchiveLimits, Bounds, opener_of
 from powercut.sandbox.confined import REMEDY, ToolLimits, run_confined

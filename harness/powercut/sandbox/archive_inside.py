@@ -193,7 +193,6 @@ class BoundedTar:
             yield member
 
     def next(self) -> tarfile.TarInfo | None:
-        """The next member; None at the end."""
         begin = time.thread_time()
         member = self._tar.next()
         self._tar.members = []  # it keeps all that it has read
@@ -220,7 +219,6 @@ class _Expanding:
         self._size = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes."""
         try:
             data = self._packed.read(size)
         except MemoryError:

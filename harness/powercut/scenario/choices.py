@@ -28,7 +28,6 @@ class Switch(enum.Enum):
     OFF = "off"
 
     def of(self, implied: bool) -> bool:
-        """The value, where the mode implies `implied`."""
         return implied if self is Switch.AUTO else self is Switch.ON
 
 

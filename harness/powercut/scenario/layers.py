@@ -45,7 +45,6 @@ class Stripe(Layer):
         return "a flush goes to each disk"
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """As much of each as the smallest has."""
         size = min(device.sectors for device in below) // _STRIPE * _STRIPE
         places = " ".join(f"@{device.name} 0" for device in below)
         return (Target(name, size * len(below), "striped", f"{len(below)} {_STRIPE} {places}"),)
@@ -67,7 +66,6 @@ class Mirror(Layer):
         return "a write is on all disks; flushes go to each; a log on the first says what to copy"
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """The log lies in the first MiB."""
         size = whole(min(device.sectors for device in below) - MIB)
         (log,) = parts_of(name, below[0], log=MIB)
         legs = " ".join(f"@{device.name} {MIB}" for device in below)
@@ -324,7 +322,6 @@ class Linear(Layer):
         return "everything is passed on"
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """All but the first MiB."""
         (device,) = below
         size = device.sectors - MIB
         return (Target(name, size, "linear", f"@{device.name} {MIB}"),)
@@ -402,7 +399,6 @@ class Cache(Layer):
         return "a flush commits the map of the cache before it is passed on"
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """Map, cache and disk lie one behind the other."""
         (device,) = below
         size = whole(device.sectors * 3 // 4)
         cache = whole(device.sectors - size - 4 * MIB) // 128 * 128
@@ -462,7 +458,6 @@ class Era(Layer):
         return "the first write to a block in an era waits until the list names it"
 
     def over(self, name: str, below: Sequence[Device]) -> tuple[Target, ...]:
-        """The list begins with zeroes when it is made."""
         (device,) = below
         size = whole(device.sectors - 4 * MIB)
         meta, data = parts_of(name, device, meta=4 * MIB, data=size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine backends by name: the core's, and those of extras; powercut.machine.table loads one.
+"""Machine backends by name: the core's, and those of extras; powercut.rig.rig loads one.
 
 A row says where the class is, and what evidence its machines can leave: of a machine that keeps
 its disk to itself powercut sees no request, so that nothing but its cuts can be judged.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from powercut.model.words import words_of
+from powercut.model.printable import words_of
 from powercut.scenario.quantity import Duration
 from powercut.scenario.settings_base import OfWorkload, is_printable
 

@@ -10,11 +10,10 @@ from typing import Final, Literal
 
 from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
-from powercut.store.record import Record, find_model
+from powercut.store.record import Record, VerdictName, find_model
 from powercut.store.state_map import StateMap
 from powercut.store.states_recovered import StatesAtAcks
 from powercut.store.trial_dir import TrialDir
-from powercut.store.verdict_name import VerdictName
 
 EXPLORATION_FORMAT: Final = "powercut-exploration/1"
 _NAME: Final = "exploration.json"

@@ -32,8 +32,7 @@ from powercut.sandbox.printed import tail
 from powercut.store import manifest
 from powercut.store.exploration import ExploreResult
 from powercut.store.files import write_atomic
-from powercut.store.record import Record, find_model, read_model
-from powercut.store.verdict_name import VerdictName
+from powercut.store.record import Record, VerdictName, find_model, read_model
 
 RECORD: Final = "capture.json"
 RESULT: Final = "result.json"

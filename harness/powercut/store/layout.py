@@ -47,9 +47,8 @@ from typing import Any, Final, Self
 
 from powercut.brought import make_results, mark_results
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
-from powercut.model.words import words_of
+from powercut.model.printable import parse_json, words_of
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
 from powercut.store.files import (

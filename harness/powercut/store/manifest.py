@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import DamagedRecording
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.store import own
 from powercut.store.digest import ContentDigest, file_digest
 from powercut.store.files import fsync_path, host_errors, write_atomic

@@ -34,7 +34,7 @@ import zstandard
 
 from powercut.mapped import mapped
 from powercut.model.errors import DamagedRecording
-from powercut.model.json_text import parse_json
+from powercut.model.printable import parse_json
 from powercut.store.files import fsync_path, host_errors, write_atomic
 from powercut.store.manifest import PACK
 from powercut.wal.folding import Folds, fold, unfold
@@ -105,7 +105,6 @@ class Pack:
         return tuple(self._entries)
 
     def size(self, name: str) -> int:
-        """Bytes of a file, unpacked."""
         return self._entries[name].size
 
     def read(self, name: str) -> Bytes:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from powercut.model.errors import DamagedRecording
-from powercut.store.record import Record, find_model
-from powercut.store.verdict_name import VerdictName
+from powercut.store.record import Record, VerdictName, find_model
 
 PROGRESS: Final = "progress.json"
 

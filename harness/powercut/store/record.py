@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     GetJsonSchemaHandler,
+    PlainSerializer,
     SerializerFunctionWrapHandler,
     ValidationError,
+    WithJsonSchema,
     model_serializer,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -19,6 +22,7 @@ from pydantic_core import CoreSchema
 from powercut.documented import Documented
 from powercut.model.errors import DamagedRecording
 from powercut.model.named_path import openable
+from powercut.model.verdict import Verdict
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -73,3 +77,23 @@ def find_model(path: Path, model: type[Model]) -> Model | None:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
+
+
+# A verdict as it is stored: by its name, in lower case.
+
+
+def _parse_verdict(value: Any) -> Verdict:
+    if isinstance(value, Verdict):
+        return value
+    for verdict in Verdict:
+        if value == verdict.name.lower():
+            return verdict
+    raise ValueError(f"no verdict: {value!r}")
+
+
+VerdictName = Annotated[
+    Verdict,
+    BeforeValidator(_parse_verdict),
+    PlainSerializer(lambda verdict: Verdict(verdict).name.lower(), when_used="json"),
+    WithJsonSchema({"enum": [verdict.name.lower() for verdict in Verdict]}),
+]

@@ -19,7 +19,7 @@ from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record, SparseRecord
+from powercut.store.record import Record, SparseRecord, VerdictName
 from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_result import (
     LOSS_KINDS,
@@ -31,7 +31,6 @@ from powercut.store.trial_result import (
     TrialResult,
     lost_lsns,
 )
-from powercut.store.verdict_name import VerdictName
 
 VERDICT_FORMAT: Final = "powercut-verdict/1"
 
@@ -96,7 +95,6 @@ class ControlResult(SparseRecord):
 
     @property
     def name(self) -> str:
-        """The kind, and the disk."""
         return self.kind.of(self.disk)
 
 
@@ -298,7 +296,6 @@ class RunResult(Record):
         result_directory: str = "",
         load: HostLoad | None = None,
     ) -> Self:
-        """What `cells` add up to."""
         return cls(
             powercut=powercut,
             scenario=scenario,

@@ -36,7 +36,6 @@ class StatesAtAcks(Record):
 
     @classmethod
     def of(cls, acks: AcksLookedAt) -> Self:
-        """To be kept."""
         chances = tuple(
             Chance(one_in=one, met=acks.chance(one)) for one in ONE_IN if acks.all >= one
         )

@@ -19,11 +19,11 @@ from powercut.model.binding import Binding, check_digest
 from powercut.model.creation import Creation
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.model.observation import Continuation, Extent, Observation, checked_extents
 from powercut.model.operations import Pressed
 from powercut.model.outside import Outside
+from powercut.model.printable import parse_json
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import EvidenceLevel
 from powercut.model.withheld import Withheld

@@ -26,9 +26,8 @@ from powercut.model.verdict import (
 )
 from powercut.scenario.plan import Trial
 from powercut.store.loss_story import LossStory
-from powercut.store.record import Record
+from powercut.store.record import Record, VerdictName
 from powercut.store.states_recovered import StatesRecovered
-from powercut.store.verdict_name import VerdictName
 
 LOSS_KINDS: Final = frozenset(
     {
@@ -74,7 +73,6 @@ class FindingRecord(Record):
 
     @classmethod
     def of(cls, finding: Finding) -> Self:
-        """`finding` as it is stored."""
         return cls(
             kind=finding.kind,
             verdict=finding.verdict,
@@ -137,7 +135,6 @@ class InFlight(Record):
 
     @property
     def requests(self) -> int:
-        """All of them."""
         return self.writes + self.zeroes + self.discards + self.flushes
 
 
@@ -170,8 +167,6 @@ class AckInstants(Record):
 
     @classmethod
     def of(cls, proof: AckProof) -> Self:
-        """`proof` as it is stored."""
-
         def us(value: int | None) -> float | None:
             return None if value is None else round(value / 1000, 1)
 
@@ -198,8 +193,6 @@ class Latency(Record):
 
     @classmethod
     def of(cls, histogram: LatencyHistogram) -> Self:
-        """The usual percentiles of `histogram`."""
-
         def at(percent: float) -> float:
             return histogram.percentile_ns(percent) / 1000
 

@@ -64,7 +64,6 @@ class _Ended:
 
     @property
     def how(self) -> str:
-        """For a message."""
         return self.why if self.status is None else f"ended with status {self.status}"
 
 
@@ -342,7 +341,6 @@ class _Said:
         self.too_much = ""
 
     def read(self, lines: IO[bytes], enough: threading.Event) -> None:
-        """To its end, or until it was too much."""
         size = 0
         while not self.too_much and (data := lines.read(1 << 16)):
             size += len(data)

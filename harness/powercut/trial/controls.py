@@ -88,7 +88,6 @@ class Control:
 
     @property
     def name(self) -> str:
-        """What reports call it."""
         return self.kind.of(self.disk)
 
     @property

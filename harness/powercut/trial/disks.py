@@ -67,15 +67,12 @@ class CapturedDisk:
 
     @property
     def attached(self) -> Path:
-        """The socket on which it is served."""
         return self._disk.socket
 
     def stop_at_flush(self, number: int) -> None:
-        """Stops when that flush is submitted."""
         self._disk.stop_at_flush(number)
 
     def wait_stopped(self, *, timeout_s: float) -> bool:
-        """Whether it has."""
         return self._disk.wait_stopped(timeout_s=timeout_s)
 
     def mark(self, name: str) -> None:
@@ -83,7 +80,6 @@ class CapturedDisk:
         self._disk.mark(name)
 
     def inject(self) -> None:
-        """From now on."""
         self._disk.inject()
 
     def stop(self) -> None:
@@ -107,7 +103,6 @@ class CapturedDisk:
         return int(report.at)
 
     def snapshot(self, medium: Path) -> bool:
-        """What is on the medium."""
         self._disk.snapshot(medium)
         return True
 
@@ -119,14 +114,12 @@ class UnseenDisk:
         self.attached = disk
 
     def stop_at_flush(self, number: int) -> None:
-        """Nobody sees its flushes."""
         raise HostError(
             f"flush {number} cannot be seen on a disk that is not captured",
             hint="cut.trigger: acks, after or random",
         )
 
     def wait_stopped(self, *, timeout_s: float) -> bool:
-        """It stops with the machine, and not before."""
         del timeout_s
         return False
 
@@ -134,19 +127,16 @@ class UnseenDisk:
         """Nobody keeps a log of it."""
 
     def inject(self) -> None:
-        """It is the machine's own."""
         raise HostError("a disk that is not captured makes no errors", hint="drop disk.errors")
 
     def stop(self) -> None:
         """It goes with the machine."""
 
     def cut(self, log: Path, *, timeout_s: float) -> int:
-        """The machine has taken it along."""
         del log, timeout_s
         return time.monotonic_ns()
 
     def snapshot(self, medium: Path) -> bool:
-        """Only a machine can read it."""
         del medium
         return False
 

@@ -32,7 +32,6 @@ class ProgramLines:
         self._lines: LineChannel | None = None
 
     def hear(self, lines: LineChannel) -> None:
-        """From here on they are kept."""
         self._lines = lines
 
     def wait_trigger(self, channel: Channel, argv: tuple[str, ...], disk: TrialDisk) -> None:
@@ -62,11 +61,9 @@ class ProgramLines:
 
     @property
     def pressed(self) -> Pressed:
-        """What the guest has said of itself so far."""
         return Pressed() if self._lines is None else self._lines.pressed
 
     def hear_the_rest(self) -> None:
-        """After the cut, to the end; idempotent."""
         if self._lines is None:
             return
         lines, self._lines = self._lines, None

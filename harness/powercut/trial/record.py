@@ -309,7 +309,6 @@ class ProgramWork:
             self._run.left = machine.left(timeout_s=self._run.deadline.at_least(GRACE_S))
 
     def hear_the_rest(self) -> None:
-        """After the cut; idempotent."""
         self._lines.hear_the_rest()
 
     def read(self, disk: TrialDisk, sockets: Path) -> None:

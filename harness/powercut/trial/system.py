@@ -89,7 +89,6 @@ class GuestSystem:
         self._disks: GuestDisks | None = None
 
     def enter(self, channel: Channel) -> None:
-        """Mounts the root, and the disks in it."""
         run, parameters = self._run, self._run.job.parameters
         guest_command(channel, run.deadline, *self._root.mounting(FILESYSTEM))
         guest_command(channel, run.deadline, *self._root.naming())
@@ -97,7 +96,6 @@ class GuestSystem:
         mount_disks(channel, parameters, self._disks, run.plan.mount_point, run.deadline)
 
     def make_ready(self, channel: Channel) -> None:
-        """Such a program has a folder of its own."""
         run = self._run
         tool = commands.contents_of(self._run.job.parameters).tool
         if tool is not None:
@@ -118,7 +116,6 @@ class GuestSystem:
     def set_up(
         self, channel: Channel, argv: tuple[str, ...], look: Callable[[], None]
     ) -> CommandResult:
-        """In the root."""
         del look
         deadline = self._run.deadline
         data = f"{self._run.plan.mount_point}/{PurePosixPath(argv[-1]).name}"
@@ -131,7 +128,6 @@ class GuestSystem:
     def start(
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
     ) -> None:
-        """The agent stamps its lines."""
         channel.start(*self._root.command_that_works(*argv, stamped=dated, unsynced=unsynced))
 
     def shut_down(self, machine: Machine, channel: Channel) -> None:
@@ -150,12 +146,10 @@ class GuestSystem:
             machine.requests(timeout_s=self._run.deadline.at_least(GRACE_S))
 
     def pressed(self, lines: ProgramLines) -> Pressed:
-        """Its agent says so with each answer to a ping."""
         return lines.pressed
 
     @contextmanager
     def recovering(self, plan: RecoveryPlan) -> Iterator[RecoveryEngine]:
-        """Guests as the one that was recorded."""
         run = self._run
         with GuestEngine(run.directory.base_image, run.job.parameters, plan) as engine:
             timeout_s = run.workload.recovery_s + self.boot_s
@@ -182,7 +176,6 @@ class KernelSystem:
         """It is there."""
 
     def make_ready(self, channel: Channel) -> None:
-        """Such a program is there."""
         run = self._run
         assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
         self._channel = channel
@@ -199,7 +192,6 @@ class KernelSystem:
     def set_up(
         self, channel: Channel, argv: tuple[str, ...], look: Callable[[], None]
     ) -> CommandResult:
-        """Its kernel makes the folder."""
         assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
         return wait_patiently(
             self._run.deadline,
@@ -212,7 +204,6 @@ class KernelSystem:
     def start(
         self, channel: Channel, argv: tuple[str, ...], *, unsynced: bool, dated: bool
     ) -> None:
-        """Its kernel takes the syncs away."""
         del dated
         if not unsynced:
             channel.start(*argv)
@@ -221,7 +212,6 @@ class KernelSystem:
         channel.start_unsynced(*argv)
 
     def shut_down(self, machine: Machine, channel: Channel) -> None:
-        """It unmounts."""
         del channel
         assert isinstance(machine, ShutsDown)
         machine.shut_down(timeout_s=self._run.deadline.remaining_s)
@@ -230,14 +220,12 @@ class KernelSystem:
         """What was said has been put into the source's queue by the write that said it."""
 
     def pressed(self, lines: ProgramLines) -> Pressed:
-        """Its first process is asked."""
         del lines
         if self._channel is None:
             return Pressed()
         return self._channel.pressed(timeout_s=self._run.deadline.at_least(GRACE_S))
 
     def recovering(self, plan: RecoveryPlan) -> AbstractContextManager[RecoveryEngine]:
-        """User-Mode Linux, whatever has run it."""
         run, parameters = self._run, self._run.job.parameters
         order = EngineOrder(run.directory.base_image, plan, parameters, kernel_of(parameters))
         return run.shelf.lend("uml", order)

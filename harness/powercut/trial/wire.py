@@ -102,7 +102,6 @@ class WireWork:
         """The channel has it."""
 
     def read(self, disk: TrialDisk, sockets: Path) -> None:
-        """What recovery finds."""
         self._run.directory.write_observation(self._recover(disk, sockets))
 
     def _recover(self, disk: TrialDisk, sockets: Path) -> Observation:

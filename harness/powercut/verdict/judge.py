@@ -20,8 +20,7 @@ from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import Checker, run_checkers, without_conviction
 from powercut.checkers.reading import reading_of
-from powercut.checkers.restarts import check_restarts
-from powercut.checkers.wal import check_wal, required_after
+from powercut.checkers.wal import check_restarts, check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
 from powercut.crash.proof import prove_acks

@@ -149,5 +149,4 @@ class _Windows:
         return [self._calls[at] for at in within.tolist()]
 
     def any_between(self, from_ns: int, until_ns: int) -> bool:
-        """Whether some call was under way in that time."""
         return bool(np.any((self._begin <= until_ns) & (self._end >= from_ns)))

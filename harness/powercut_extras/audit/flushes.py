@@ -173,11 +173,9 @@ class _Contents:
         self._of = cache(self._kinds)
 
     def names(self, writes: Sequence[int]) -> tuple[str, ...]:
-        """The kinds of all of `writes`, each once."""
         return tuple(dict.fromkeys(name for write in writes for name in self._of(write)))
 
     def name(self, write: int) -> str:
-        """The kinds of one write, as one word."""
         return ", ".join(self._of(write))
 
     def _kinds(self, write: int) -> tuple[str, ...]:

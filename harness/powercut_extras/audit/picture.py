@@ -106,7 +106,6 @@ class Picture:
         self._audit = audit
 
     def lanes(self, page: Page) -> Json:
-        """For the script of the page."""
         return _lanes(page, self._audit)
 
 

@@ -223,7 +223,6 @@ class Audit(Record):
         return {site.number: f"{site.what} in {site.caller}" for site in self.sites}
 
     def of(self, worth: Worth) -> tuple[AuditedPromise, ...]:
-        """The promises of that worth."""
         return tuple(one for one in self.promises if one.worth is worth)
 
 

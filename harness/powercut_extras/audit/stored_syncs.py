@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final, Literal
 
-from powercut.store.record import Record
-from powercut.store.verdict_name import VerdictName
+from powercut.store.record import Record, VerdictName
 from powercut_extras.audit.sync_site import SyncSite
 
 SYNC_MUTANTS_FORMAT: Final = "powercut-sync-mutants/1"

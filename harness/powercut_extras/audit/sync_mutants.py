@@ -116,7 +116,6 @@ class _Mutation:
     begun: float = field(default_factory=time.monotonic)
 
     def run(self) -> SyncMutants:
-        """The table."""
         order = self.order
         test = _OwnTest(order) if order.test else None
         run = self._first()
@@ -275,7 +274,6 @@ class _OwnTest:
             )
 
     def without(self, site: SyncSite) -> WithoutSync:
-        """What it says without the calls of `site`."""
         stack, _, path = site.key.partition(" ")
         ended, trace, said = self._run((f"drop={stack}", f"name={path.rpartition('/')[2]}"))
         dropped = sum(call.dropped for call in trace.calls)

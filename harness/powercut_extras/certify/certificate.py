@@ -15,9 +15,8 @@ from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.component import Component, Executed
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record, SparseRecord
+from powercut.store.record import Record, SparseRecord, VerdictName
 from powercut.store.trial_result import AckInstants, Exposure
-from powercut.store.verdict_name import VerdictName
 from powercut_extras.certify.issuer import Issuer, Line
 from powercut_extras.certify.measurement import Cost, WireAccount
 
@@ -62,7 +61,6 @@ class CertifiedControl(SparseRecord):
 
     @property
     def name(self) -> str:
-        """The kind, and the disk."""
         return self.kind.of(self.disk)
 
 

@@ -18,8 +18,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from powercut.model.errors import DamagedRecording, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.report.certificates import CERTIFICATE, CERTIFICATE_ORDER
 from powercut.scenario.choices import DiskModel
 from powercut.store.files import host_errors, write_atomic

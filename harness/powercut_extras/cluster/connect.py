@@ -20,8 +20,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from powercut.model.errors import HostError, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
+from powercut.model.printable import parse_json
 from powercut.paths import INSTALLED
 from powercut_extras.cluster import worker
 from powercut_extras.cluster.explore import explore_on

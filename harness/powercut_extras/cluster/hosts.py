@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.json_text import parse_json
+from powercut.model.printable import parse_json
 from powercut.paths import expanded
 
 FOLDER: Final = ".cache/powercut-cluster"

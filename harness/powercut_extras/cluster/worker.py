@@ -87,7 +87,6 @@ class _Here:
         self.begin()
 
     def begin(self) -> None:
-        """With nothing."""
         self.rig: Rig | None = None
         self.shelf = EngineShelf()
         self.recordings: dict[str, TrialDir] = {}

@@ -61,11 +61,9 @@ class ForeignBackend(LinesBackend):
         return tuple(found)
 
     def options(self, settings: MachineSettings) -> ForeignOptions:
-        """Host and power."""
         return ForeignOptions(settings.host or "", settings.power)
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
-        """Where it is, and the commands for its power."""
         del folder
         options = _options(spec)
         lines = [f"ssh {options.host}"]
@@ -86,7 +84,6 @@ class ForeignBackend(LinesBackend):
         return {"fabric_version": str(fabric_module().__version__)}
 
     def environment(self, accelerators: Iterable[AcceleratorChoice]) -> dict[str, object]:
-        """The same."""
         del accelerators
         return {"fabric": str(fabric_module().__version__)}
 

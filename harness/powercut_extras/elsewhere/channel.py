@@ -75,7 +75,6 @@ class LinePort(Closing):
             self._taker = None
 
     def close(self) -> None:
-        """The end of all lines."""
         self._hang_up()
         self._listener.close()
 
@@ -91,7 +90,6 @@ class SshChannel(LinesAlone, Closing):
         self._pump: threading.Thread | None = None
 
     def wait_hello(self, *, timeout_s: float) -> dict[str, str]:
-        """What the machine says of itself."""
         done = self._remote.run(_FACTS, timeout_s=timeout_s)
         said = dict(zip(_NAMES, done.text.splitlines(), strict=False))
         return {**said, "boot_id": read_boot_id(self._remote, self._name)}
@@ -118,7 +116,6 @@ class SshChannel(LinesAlone, Closing):
             self._port.say(END_OF_LINES)
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
-        """The end of what was started."""
         command = self._machine.writer
         if self._pump is None or command is None:
             raise HostError(f"{self._name}: nothing was started there")
@@ -149,7 +146,6 @@ class SshChannel(LinesAlone, Closing):
         return History.nothing()
 
     def close(self) -> None:
-        """As `drain`."""
         self.drain(timeout_s=_ENDS_S)
 
 

@@ -21,9 +21,9 @@ from powercut.brought import mark_results
 from powercut.channel.lines import unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording, DeadlineExceeded, HostError, UsageError
-from powercut.model.json_text import parse_json
 from powercut.model.named_path import openable
 from powercut.model.observation import Observation
+from powercut.model.printable import parse_json
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.promises import ProgramPromises
 

@@ -91,7 +91,6 @@ class ListeningSource:
 
     @property
     def connected(self) -> bool:
-        """Whether one has spoken."""
         return self._stream is not None
 
     @property
@@ -113,11 +112,9 @@ class ListeningSource:
         self._first.refuse_others()
 
     def hang_up(self) -> None:
-        """Nothing more comes in."""
         self._first.hang_up()
 
     def close(self) -> None:
-        """Closes everything."""
         self._first.close()
         if self._stream is not None:
             self._stream.close()

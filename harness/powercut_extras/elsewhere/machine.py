@@ -89,7 +89,6 @@ class ForeignMachine:
 
     @property
     def running(self) -> bool:
-        """Whether it was started here, and not cut off."""
         return bool(self.boot_id) and not self._cut
 
     @property

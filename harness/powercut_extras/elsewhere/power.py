@@ -45,7 +45,6 @@ class Power:
         return bool(self._settings and self._settings.on)
 
     def problems(self) -> Iterator[str]:
-        """Commands that this host does not have."""
         settings = self._settings
         if settings is None:
             return

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from powercut.closing import Closing
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
-from powercut.model.words import words_of
+from powercut.model.printable import words_of
 from powercut.paths import expanded
 from powercut_extras.elsewhere.remote import Done, NotLetIn, Unreachable, WrongKey
 
@@ -49,7 +49,6 @@ class FabricRemote(Closing):
         self._connection: Any = None
 
     def connect(self, *, timeout_s: float) -> None:
-        """Anew, if it was connected."""
         self.close()
         fabric, paramiko = fabric_module(), importlib.import_module("paramiko")
         errors = paramiko.ssh_exception
@@ -81,7 +80,6 @@ class FabricRemote(Closing):
         raise kind(f"ssh {self._host}: {words}", hint=hint) from None
 
     def begin(self, script: str, *, timeout_s: float) -> FabricCommand:
-        """A session of its own on the connection."""
         if self._connection is None:
             raise Unreachable(f"ssh {self._host}: not connected")
         errors = importlib.import_module("paramiko").ssh_exception
@@ -99,7 +97,6 @@ class FabricRemote(Closing):
         return FabricCommand(channel)
 
     def run(self, script: str, *, stdin: Iterable[bytes] = (), timeout_s: float) -> Done:
-        """To its end."""
         deadline = time.monotonic() + timeout_s
         command = self.begin(script, timeout_s=timeout_s)
         try:
@@ -118,11 +115,9 @@ class FabricRemote(Closing):
         return Done(status, output, command.printed)
 
     def another(self) -> FabricRemote:
-        """To the same host."""
         return FabricRemote(self._host)
 
     def close(self) -> None:
-        """Hangs up."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -199,7 +194,6 @@ class FabricCommand(Closing):
         return self.status
 
     def read(self) -> bytes:
-        """What comes next."""
         try:
             data: bytes = self._channel.recv(_CHUNK)
         except OSError:
@@ -210,7 +204,6 @@ class FabricCommand(Closing):
         return data
 
     def write(self, data: bytes) -> None:
-        """Sends it to its standard input."""
         self._channel.sendall(data)
 
     @property
@@ -228,9 +221,7 @@ class FabricCommand(Closing):
 
     @property
     def printed(self) -> str:
-        """The end of its standard error."""
         return self._printed.decode(errors="replace")
 
     def close(self) -> None:
-        """Also of a link that is dead."""
         self._channel.close()

@@ -213,7 +213,6 @@ class ForeignWork:
         """Its lines are said when they have come; nothing stands between."""
 
     def hear_the_rest(self) -> None:
-        """After the cut; idempotent."""
         self._lines.hear_the_rest()
 
     def read(self, disk: TrialDisk, sockets: Path) -> None:

@@ -67,7 +67,6 @@ class LibvirtBackend:
         self._accelerators = Accelerators()
 
     def problems(self, settings: MachineSettings) -> tuple[str, ...]:
-        """Why such a machine cannot run here."""
         found = [*_refused(settings)]
         for find in (
             lambda: require_may_start(_uri(settings)),
@@ -86,7 +85,6 @@ class LibvirtBackend:
         return LibvirtOptions(_uri(settings), settings.qemu, settings.like or "")
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
-        """The domain's XML, a line each."""
         own = self._own(spec, _NOBODY)
         disks = all_under_test(spec)
         return domain_xml(spec, disks, own, folder, _likes(spec)).splitlines()

@@ -61,7 +61,6 @@ class LibvirtMachine(Closing):
         self._ended: Ended | None = None
 
     def start(self, *, timeout_s: float) -> None:
-        """Makes the domain and finds its QEMU."""
         if self._used:
             raise HostError("a machine is started once; this one was")
         self._used = True
@@ -148,7 +147,6 @@ class LibvirtMachine(Closing):
 
     @property
     def running(self) -> bool:
-        """Whether the hypervisor process is there."""
         return self._process is not None and self._process.running
 
     @property
@@ -172,7 +170,6 @@ class LibvirtMachine(Closing):
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Ends the domain, and lets go of everything."""
         try:
             self.kill(timeout_s=_CLOSE_S)
         finally:

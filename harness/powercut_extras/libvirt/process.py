@@ -42,7 +42,6 @@ class ForeignProcess:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
         return not self._ended(0)
 
     def kill(self) -> None:
@@ -64,7 +63,6 @@ class ForeignProcess:
         wait_stopped(self.pid, timeout_s=timeout_s)
 
     def close(self) -> None:
-        """Lets go of it; it goes on."""
         os.close(self._fd)
 
     def _ended(self, timeout_s: float) -> bool:

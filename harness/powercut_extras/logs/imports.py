@@ -102,7 +102,6 @@ class LogLayout(BaseModel):
         )
 
     def run(self) -> bytes:
-        """The run id; raises UsageError."""
         try:
             value = bytes.fromhex(self.run_id)
         except ValueError:

@@ -200,12 +200,10 @@ class _Writer:
         self.size += length
 
     def flush(self) -> None:
-        """A flush."""
         self.entry(0, 0, _FLAG_FLUSH)
         self.flushes += 1
 
     def mark(self, name: bytes) -> None:
-        """A mark."""
         head = bytearray(self._sector_size)
         ENTRY.pack_into(head, 0, 0, 0, Flag.MARK, len(name))
         head[ENTRY.size : ENTRY.size + len(name)] = name

@@ -24,13 +24,12 @@ from powercut.machine.port import (
     MachineSpec,
     ShutsDown,
 )
-from powercut.machine.table import machine_backend
 from powercut.model.binding import Binding
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.paths import CACHE
 from powercut.rig import commands
-from powercut.rig.rig import Rig
+from powercut.rig.rig import Rig, machine_backend
 from powercut.scenario.machines import LOOP, MACHINES, UML, backends, row_of
 from powercut.scenario.settings import (
     DiskSettings,

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from powercut.model.words import words_of
+from powercut.model.printable import words_of
 from powercut.paths import PACKAGE
 
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from powercut.cli.ci import tell_ci
+from powercut.cli.run import tell_ci
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report.github import summary, workflow_commands
 from powercut.report.junit import junit_of

@@ -6,6 +6,7 @@ A campaign: it installs a checkout of its own and runs its tests, in some 8 minu
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ case $1 in
 run)
     say ready; n=1
     while [ "$n" -le 20 ]; do say "? $n"; echo "$n" >"$2/$n"; say "+ $n"; n=$((n + 1)); done ;;
-check) cd "$2" && for f in *; do [ -s "$f" ] && say "= $f"; done ;;
+check) cd "$2" && for f in *; do if [ -s "$f" ]; then say "= $f"; fi; done ;;
 esac
 """
 
@@ -55,6 +56,7 @@ def powercut(core: Path, *argv: str, timeout_s: float) -> subprocess.CompletedPr
         capture_output=True,
         text=True,
         timeout=timeout_s,
+        env={name: value for name, value in os.environ.items() if name != "CI"},
         check=False,
     )
 
@@ -74,6 +76,8 @@ def test_it_runs_tries_and_verifies(core):
 
 def test_its_tests_pass(core):
     tests = ("tests/unit", "tests/property", "tests/conformance")
-    argv = ("test", *tests, "-q", "-n", "2", "-m", "not vm and not nightly and not campaign")
+    argv = ("test", *tests, "-q", "--tb=line", "-n", "2")
+    argv += ("-m", "not vm and not nightly and not campaign")
+    argv += ("--ignore=tests/unit/test_linters.py",)  # they see to the whole checkout
     done = powercut(core, *argv, timeout_s=1200)
     assert done.returncode == 0, done.stdout[-6000:]

@@ -247,7 +247,6 @@ class _Cache:
         }
 
     def read(self) -> Proof | None:
-        """The proof, if there is one that still holds."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             cached = json.loads(self._file.read_text())
             until = cached["until"]

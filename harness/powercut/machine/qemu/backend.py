@@ -64,7 +64,6 @@ class QemuBackend:
         self._accelerators = Accelerators()
 
     def problems(self, settings: MachineSettings) -> tuple[str, ...]:
-        """Why such a machine cannot run here."""
         flavour = settings.bus.flavour
         tried: tuple[Callable[[], object], ...] = (
             lambda: self._accelerators.of(settings.accelerator),
@@ -88,7 +87,6 @@ class QemuBackend:
         )
 
     def describe(self, spec: MachineSpec, folder: Path) -> list[str]:
-        """QEMU's command line."""
         own, qemu = self._in_own_terms(spec, folder), self._qemu_of(spec)
         return build_argv(own, qemu.program)
 
@@ -104,7 +102,6 @@ class QemuBackend:
         return (*hypervisors, *bridge, *guest_parts(guest))
 
     def versions(self, spec: MachineSpec) -> dict[str, str]:
-        """QEMU and the guest's kernel, with digests."""
         there = self._qemu_after(spec)
         after = there.facts() if there else {}
         return {
@@ -144,7 +141,6 @@ class QemuBackend:
             yield MachineAndChannel(machine, channel)
 
     def run_console(self, wanted: ConsoleGuest) -> int:
-        """A guest with its console on stdin and stdout."""
         accelerator = self._accelerators.of(AcceleratorChoice.AUTO)
         guest = self._guest(GUEST, "cloud")
         return run_console(self._qemu(HOST).program, guest, wanted, accelerator)

@@ -37,7 +37,6 @@ class QemuBuild:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What must not change under a saved guest."""
         return (self.version, self.package, self.sha256, self.libraries)
 
     def facts(self) -> dict[str, str]:

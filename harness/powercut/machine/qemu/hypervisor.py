@@ -78,7 +78,6 @@ class Hypervisor:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
         return self.process.poll() is None
 
     def status(self, *, timeout_s: float) -> str:

@@ -210,7 +210,6 @@ class QemuMachine(Closing):
         return stopped_ns
 
     def came_up(self, *, timeout_s: float) -> None:
-        """As the port says."""
         if self._hypervisor is None:
             raise HostError(f"QEMU is not there any more\n{self.diagnosis}")
         self._hypervisor.end_on_reboot(timeout_s=timeout_s)
@@ -238,7 +237,6 @@ class QemuMachine(Closing):
 
     @property
     def running(self) -> bool:
-        """Whether the hypervisor process is there."""
         return self._hypervisor is not None and self._hypervisor.running
 
     @property
@@ -262,7 +260,6 @@ class QemuMachine(Closing):
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Kills it."""
         self.kill(timeout_s=_DISCARD_TIMEOUT_S)
 
     # How it starts

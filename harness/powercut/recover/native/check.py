@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Final
 
 from powercut.closing import Closing
+from powercut.machine.process import in_lasting_thread
 from powercut.model.errors import HostError
-from powercut.model.json_text import parse_json
+from powercut.model.printable import parse_json
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
-from powercut.sandbox.one_thread import in_lasting_thread
 from powercut.sandbox.rebooted import booted_by, new_clocks
 from powercut.sandbox.users import as_another, guard_binary
 
@@ -91,7 +91,6 @@ class CheckSandbox(Closing):
         return 0 if self._process is None else self._process.pid
 
     def close(self) -> None:
-        """Ends it and everything in it; idempotent."""
         if self._process is not None:
             self._process.kill()
             with self._process:  # closes its pipes

@@ -77,16 +77,13 @@ class NativeEngine(Closing):
 
     @property
     def base(self) -> Path:
-        """The image under every state; never modified."""
         return self._guest.base
 
     @property
     def origin(self) -> Origin:
-        """What stands on the guest's disk."""
         return self._guest.origin
 
     def close(self) -> None:
-        """Ends both."""
         self.let_go()
         self._guest.close()
 
@@ -96,7 +93,6 @@ class NativeEngine(Closing):
 
     @property
     def boots(self) -> int:
-        """The guests that were started so far."""
         return self._guest.boots
 
     def start(self, *, timeout_s: float) -> None:
@@ -144,7 +140,6 @@ class NativeEngine(Closing):
         return self._guest.record(writes, timeout_s=timeout_s)
 
     def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
-        """As `recover`, all of it in the guest."""
         self.was_short = False
         return self._guest.recover(writes, timeout_s=timeout_s)
 

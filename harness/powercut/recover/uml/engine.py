@@ -101,12 +101,10 @@ class UmlEngine(Closing):
 
     @classmethod
     def of(cls, order: EngineOrder) -> Self:
-        """The engine for an order."""
         return cls(order.base, order.plan, track_reads=order.track_reads, kernel=order.kernel)
 
     @property
     def base(self) -> Path:
-        """The image under every state; never modified."""
         return self._base
 
     @property
@@ -120,7 +118,6 @@ class UmlEngine(Closing):
         return None if self._process is None else self._process.pid
 
     def is_up(self) -> bool:
-        """Whether its guest runs."""
         return self._process is not None
 
     @property
@@ -139,7 +136,6 @@ class UmlEngine(Closing):
         return self._memory().fd
 
     def close(self) -> None:
-        """Ends the guest; idempotent."""
         self._stop()
         share, self._share = self._share, None
         if share is not None:
@@ -300,7 +296,6 @@ class UmlEngine(Closing):
         self._checked(Verb.MOUNT, time.monotonic() + timeout_s)
 
     def unmount(self, *, timeout_s: float) -> None:
-        """The opposite of `mount`."""
         self._checked(Verb.UMOUNT, time.monotonic() + timeout_s)
 
     def execute(self, argv: Sequence[str], *, timeout_s: float) -> Answer:

@@ -153,7 +153,6 @@ class Share:
         self._sequence = 0
 
     def close(self) -> None:
-        """Lets go of the memory; idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -27,12 +27,10 @@ class ProgramPromises:
 
     @property
     def acked(self) -> int:
-        """How many operations were acknowledged."""
         return len(self.requirements.acked)
 
     @property
     def attempted(self) -> int:
-        """How many were tried."""
         return len(self.requirements.attempted)
 
     @property
@@ -48,7 +46,6 @@ class ProgramPromises:
         return self.requirements.trouble
 
     def claims_at(self, instant: int) -> StateClaims:
-        """The operations before `instant`, counted."""
         required = self.requirements.required(instant)
         attempted = len(self.requirements.attempted_before(instant))
         return StateClaims(instant, (required,) if required else (), attempted)

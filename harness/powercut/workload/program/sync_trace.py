@@ -155,7 +155,6 @@ class _Reader:
 
     @property
     def calls(self) -> list[SyncCall]:
-        """Those that ended, and those that did not."""
         return self._done + [
             SyncCall(site, thread, begin_ns, int(NEVER))
             for thread, (site, begin_ns) in self._open.items()

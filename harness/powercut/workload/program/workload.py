@@ -65,12 +65,10 @@ class ProgramWorkload:
 
     @property
     def at_most_s(self) -> float:
-        """As the scenario says."""
         return self.settings.at_most / 1e9
 
     @property
     def drops_syncs(self) -> bool:
-        """As the scenario says, or the control."""
         return self.settings.syncs == "dropped"
 
     @property
@@ -145,7 +143,6 @@ class ProgramWorkload:
         return tuple(path for path in paths if path.is_relative_to(self._bring))
 
     def problems(self) -> tuple[str, ...]:
-        """Why it cannot be started."""
         if self._traced and not TRACER.is_file():
             return (f"{TRACER} is not built (make -C workloads; x86-64 alone)",)
         root = self._root
@@ -200,7 +197,6 @@ class ProgramWorkload:
         return replace(files, start=folder, visible=tuple(dict.fromkeys(visible)))
 
     def preparation(self, run: Run) -> tuple[str, ...]:
-        """`setup`."""
         del run
         return self.argv("setup")
 
@@ -213,7 +209,6 @@ class ProgramWorkload:
         return traced(argv, DIR, self.settings.dropped_sync)
 
     def reader(self, run: Run) -> tuple[str, ...]:
-        """`check`."""
         del run
         return self.argv("check")
 
@@ -224,7 +219,6 @@ class ProgramWorkload:
         return GoingOn(self.argv("run"), seconds, (f"POWERCUT_AFTER={records}",))
 
     def control(self, kind: ControlKind) -> ProgramSettings:
-        """The same program."""
         del kind
         return self.settings
 
@@ -260,7 +254,6 @@ class ProgramWorkload:
         )
 
     def same(self, one: Observation, other: Observation) -> bool:
-        """Whether its check named the same operations."""
         return _named(one) == _named(other)
 
     def positive(

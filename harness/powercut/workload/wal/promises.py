@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from powercut.checkers.restarts import wrapped_after_restart
-from powercut.checkers.wal import check_log
+from powercut.checkers.wal import check_log, wrapped_after_restart
 from powercut.crash.claims import Claims
 from powercut.crash.evidence import Evidence, gather
 from powercut.model.history import History
@@ -34,12 +33,10 @@ class WalPromises:
 
     @property
     def requirements(self) -> Claims:
-        """A prefix of the records."""
         return self.evidence.claims
 
     @property
     def acked(self) -> int:
-        """Highest acknowledged LSN."""
         return self.evidence.history.acked
 
     @property
@@ -51,13 +48,11 @@ class WalPromises:
 
     @property
     def start_ns(self) -> int | None:
-        """The first attempt."""
         attempts = self.evidence.history.attempt_ns
         return int(attempts[0]) if len(attempts) else None
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the workload says of itself."""
         error = self.evidence.history.error
         failed = f"the workload failed: {error}" if error else ""
         wrapped = wrapped_after_restart(self.evidence.history, self.evidence.layout, self.attempted)
@@ -78,7 +73,6 @@ class WalPromises:
         return StateClaims(int(NEVER), required, claims.attempted)
 
     def claims_after(self, later: Continuation) -> LaterClaims:
-        """The records that it went on with."""
         if not later.acked:
             return LaterClaims((), later.attempted)
         return LaterClaims((LsnRange(later.first_lsn, later.acked),), later.attempted)

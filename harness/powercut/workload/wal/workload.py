@@ -32,18 +32,15 @@ class WalWorkload:
         return _RECOVERY_S
 
     def problems(self) -> tuple[str, ...]:
-        """It comes with powercut."""
         return ()
 
     def contents(self, run: Run) -> Contents:
-        """Its one program, and the folder of segments."""
         del run
         segments = self.settings.layout is Layout.SEGMENTS
         folders = (commands.log_path(self._parameters),) if segments else ()
         return Contents({commands.WAL_IN_GUEST: WAL_BINARY}, folders)
 
     def preparation(self, run: Run) -> tuple[str, ...]:
-        """None: the log is made by the run."""
         del run
         return ()
 
@@ -58,11 +55,9 @@ class WalWorkload:
         )
 
     def reader(self, run: Run) -> tuple[str, ...]:
-        """The reader."""
         return commands.read_arguments(self._parameters, run.run_id)
 
     def reader_on_host(self, reader: Sequence[str], image: Path) -> tuple[str, ...]:
-        """The same program, built for the host alike."""
         path = {"path": f"path={image}", "channel": "channel=fd:1"}
         words = (path.get(word.partition("=")[0], word) for word in reader[1:])
         return (str(WAL_BINARY), *words)

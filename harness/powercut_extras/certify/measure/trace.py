@@ -116,7 +116,6 @@ class GuestTrace:
         self.unknown.append("the guest's kernel keeps the flags of its requests elsewhere")
 
     def snapshot(self) -> GuestSnapshot:
-        """What was counted until now."""
         texts = [self._read(_ISSUE), self._read(_REQUEUE)] if self._issues else []
         texts += [self._read(_ASKED)] if self._bios else []
         try:

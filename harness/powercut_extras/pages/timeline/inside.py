@@ -34,7 +34,6 @@ class Inside:
 
     @classmethod
     def of(cls, recording: Recording) -> Inside | None:
-        """None if its states are not mounted."""
         return cls(recording) if mappable(recording) else None
 
     def files(self, name: str) -> list[FileRow]:

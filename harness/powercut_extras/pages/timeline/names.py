@@ -82,7 +82,6 @@ class DiskNames:
         return what.partition(" (")[0] if what.startswith("journal (") else what
 
     def told(self, request: int) -> str:
-        """The first of its parts."""
         parts = [str(part) for part in self._parts(request, _TOLD_MAX)]
         if not parts:
             return RequestKind(self._recording.timeline.requests.kind[request]).name.lower()
@@ -90,7 +89,6 @@ class DiskNames:
         return "; ".join(parts[:_PARTS]) + more
 
     def missing(self, state: CrashState, drops: Sequence[Drop]) -> Iterator[tuple[str, str]]:
-        """See Names."""
         for drop in drops:
             yield self.told(drop.write), why_volatile(self._recording, state.instant, drop.write)
 
@@ -142,7 +140,6 @@ class TreeNames:
         return self._names.describe(row, spans)
 
     def missing(self, state: CrashState, drops: Sequence[Drop]) -> Iterator[tuple[str, str]]:
-        """See Names."""
         story = FolderStory(self._recording, self._space, state.instant)
         for drop in drops:
             for lost in story.lost([drop]):
