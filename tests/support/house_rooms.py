@@ -110,11 +110,27 @@ class House:
         return tuple(one for one in self.imports if _is_wrong(one))
 
     def taken_from(self, room: str) -> frozenset[str]:
-        """The names, and the modules as such, that other rooms import of it."""
+        """The names, and the modules as such, that other rooms of the core import of it."""
         return frozenset(
-            f"{one.imported.name}.{name}".rstrip(".")
+            one
+            for importer, imported, one in self._taken
+            if imported == room != importer and not is_extra(importer)
+        )
+
+    def taken_by_extras(self) -> frozenset[str]:
+        """Those that extras import of the core."""
+        return frozenset(
+            one
+            for importer, imported, one in self._taken
+            if is_extra(importer) and not is_extra(imported)
+        )
+
+    @cached_property
+    def _taken(self) -> frozenset[tuple[str, str, str]]:
+        """Importing room, imported room, name."""
+        return frozenset(
+            (one.importer.room, one.imported.room, f"{one.imported.name}.{name}".rstrip("."))
             for one in self.imports
-            if one.imported.room == room != one.importer.room
             for name in one.names
         )
 
@@ -195,7 +211,8 @@ def main(harness: Path) -> None:
         )
     sys.stdout.write(
         f"core {house.lines_of_core():,} lines; {len(house.wrong)} imports the wrong way; "
-        f"longest chain {len(house.longest_chain())}\n"
+        f"longest chain {len(house.longest_chain())}; "
+        f"{len(house.taken_by_extras())} names taken by extras\n"
     )
 
 

@@ -24,8 +24,8 @@ from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.component import COMPONENTS, RunComponents, read_components, write_components
 from powercut.store.layout import ResultDir
+from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import same_run
 from powercut.trial.job import TrialJob
 from powercut.verdict.judge import verdict_of

@@ -16,7 +16,8 @@ from typing import Any, Final
 from powercut.checkers.agreement import bytes_not_judged
 from powercut.checkers.wal import ranges_text
 from powercut.closing import ResourceOwner
-from powercut.crash.explore import I64, InstantKind, events
+from powercut.crash.arrays import I64
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState

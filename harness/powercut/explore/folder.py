@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from powercut.checkers.repetition import ASKED, loses, repeated
-from powercut.crash.explore import I64, InstantKind, events
+from powercut.crash.arrays import I64
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import Names

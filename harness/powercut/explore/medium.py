@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from powercut.crash.explore import I64, Coverage, InstantKind
+from powercut.crash.arrays import I64
+from powercut.crash.explore import Coverage, InstantKind
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState, StateSpace
 from powercut.explore.confirmation import LastWord

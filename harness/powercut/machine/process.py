@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Child processes that never outlive the controller, however it ends.
 
-They have a parent-death signal, and are made by a thread that lasts (sandbox/one_thread.py).
+They have a parent-death signal, and are made by a thread that lasts (powercut.sandbox.confined).
 setpriv(1) sets the signal in the child before it becomes the program.  Should the controller die
 even before that, the sockets on which it listens are gone, and QEMU ends because it cannot connect.
 """
@@ -14,14 +14,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.sandbox.confined import in_lasting_thread
 from powercut.sandbox.printed import printed, tail
 from powercut.sandbox.users import HostView, few_powers_argv, serving
 
@@ -173,23 +172,3 @@ def _thread_states(pid: int) -> Iterator[str]:
             name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
             if not name.startswith("iou-"):
                 yield rest.split()[0]
-
-
-# The one thread that starts what is to end with this process.
-#
-# The kernel sends a parent-death signal (prctl(2), PR_SET_PDEATHSIG; bubblewrap's --die-with-
-# parent) when the *thread* that made the child ends.  So the children that have one are made by one
-# thread, which lives as long as the interpreter.
-
-T = TypeVar("T")
-_lock = threading.Lock()
-_spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
-
-
-def in_lasting_thread(start: Callable[[], T]) -> T:
-    """What `start` returns, or raises, called in that thread."""
-    with _lock:
-        spawner = _spawners.setdefault(
-            os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
-        )
-    return spawner.submit(start).result()

@@ -40,8 +40,7 @@ from powercut.rig.image_open import base_does_not_open, write_image
 from powercut.rig.recovery import NotedReads, agreed, must_repeat, recover_in_guest
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
-from powercut.scenario.choices import Switch
-from powercut.scenario.settings import MachineSettings, Parameters
+from powercut.scenario.settings import MachineSettings, Parameters, Switch
 
 _KILL_S: Final = 10.0
 

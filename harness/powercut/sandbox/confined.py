@@ -25,12 +25,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox import landlock
@@ -291,3 +293,23 @@ def heard(streams: Sequence[IO[bytes]], deadline: float) -> Iterator[tuple[int, 
                 if not data:
                     selector.unregister(key.fileobj)
                 yield key.data, data
+
+
+# The one thread that starts what is to end with this process.
+#
+# The kernel sends a parent-death signal (prctl(2), PR_SET_PDEATHSIG; bubblewrap's --die-with-
+# parent) when the *thread* that made the child ends.  So the children that have one are made by one
+# thread, which lives as long as the interpreter.
+
+T = TypeVar("T")
+_lock = threading.Lock()
+_spawners: dict[int, ThreadPoolExecutor] = {}  # by process: a fork does not inherit the thread
+
+
+def in_lasting_thread(start: Callable[[], T]) -> T:
+    """What `start` returns, or raises, called in that thread."""
+    with _lock:
+        spawner = _spawners.setdefault(
+            os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
+        )
+    return spawner.submit(start).result()

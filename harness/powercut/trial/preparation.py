@@ -38,8 +38,7 @@ from powercut.rig import commands
 from powercut.rig.image_difference import changed_parts
 from powercut.rig.scratch import scratch
 from powercut.rig.stack_image import ensure_disk_image
-from powercut.scenario.choices import FilesystemType
-from powercut.scenario.settings import Parameters
+from powercut.scenario.settings import FilesystemType, Parameters
 from powercut.trial.job import GRACE_S, RecordingInProgress
 from powercut.trial.program_lines import SHOWN, watching
 from powercut.trial.system import System

@@ -45,9 +45,10 @@ from powercut.rig import commands
 from powercut.scenario.settings import ControlKind
 from powercut.store.exploration import ExplorationFinding, ExploreResult
 from powercut.store.file_map import read_file_maps
+from powercut.store.results import FindingRecord, TrialResult
 from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
+from powercut.store.trial_result import lost_lsns
 from powercut.workload.port import AcksByLines
 from powercut.workload.table import is_recognised, workload_of
 

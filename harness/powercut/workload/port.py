@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from powercut.model.observation import Continuation, Observation
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, LsnRange, merged_ranges
-from powercut.scenario.choices import ControlKind
-from powercut.scenario.settings import ProgramSettings, WalSettings
+from powercut.scenario.settings import ControlKind, ProgramSettings, WalSettings
 
 if TYPE_CHECKING:  # who plans reads no evidence, and it takes long to import
     from powercut.crash.evidence import Evidence

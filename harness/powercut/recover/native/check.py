@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Final
 
 from powercut.closing import Closing
-from powercut.machine.process import in_lasting_thread
 from powercut.model.errors import HostError
 from powercut.model.printable import parse_json
 from powercut.recover.native import inside
 from powercut.recover.plan import HostRoot
 from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
+from powercut.sandbox.confined import in_lasting_thread
 from powercut.sandbox.rebooted import booted_by, new_clocks
 from powercut.sandbox.users import as_another, guard_binary
 

@@ -15,10 +15,9 @@ from powercut.model.operations import OperationHistory, Packet
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
-from powercut.scenario.choices import ControlKind
 from powercut.scenario.machines import LOOP, UML
 from powercut.scenario.place import Files, place_of
-from powercut.scenario.settings import Parameters, ProgramSettings
+from powercut.scenario.settings import ControlKind, Parameters, ProgramSettings
 from powercut.scenario.settings_program import suite_of
 from powercut.workload.port import (
     MOUNT_POINT,

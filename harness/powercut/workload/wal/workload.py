@@ -10,8 +10,14 @@ from typing import Any
 from powercut.model.history import History
 from powercut.model.timeline import Timeline
 from powercut.paths import WAL_BINARY
-from powercut.scenario.choices import ControlKind, Layout, SyncMode
-from powercut.scenario.settings import Parameters, WalSettings, wal_settings
+from powercut.scenario.settings import (
+    ControlKind,
+    Layout,
+    Parameters,
+    SyncMode,
+    WalSettings,
+    wal_settings,
+)
 from powercut.workload.port import Contents, GoingOn, Run
 from powercut.workload.wal import commands
 from powercut.workload.wal.promises import WalPromises

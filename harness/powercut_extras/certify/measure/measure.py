@@ -34,10 +34,10 @@ from powercut.rig.rig import Rig
 from powercut.rig.run_id import run_id_of
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline, guest_command, mount_disk, prepare_disk
+from powercut.scenario.choices import DiskModel
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import (
     FLUSH_LATENCY_NS,
-    DiskModel,
     GuestWriteCache,
     Parameters,
     SyncMode,
