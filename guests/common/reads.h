@@ -2,7 +2,7 @@
  *
  * Which files of what is mounted a check reads (reads.c), and the answer to it: struct pcu_reads,
  * and so many times struct pcu_read, its path and its target.
- * harness/powercut/recover/files_read.py reads it.
+ * harness/powercut/recover/port.py reads it.
  */
 #ifndef POWERCUT_READS_H
 #define POWERCUT_READS_H

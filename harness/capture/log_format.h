@@ -31,7 +31,7 @@
  * each of them, "injected: WHAT: ERRNO", or ": hang".
  *
  * Whose log it is: run id, seed and cell name the trial, and `binding` is the digest of all
- * that it was to do (harness/powercut/store/binding.py).  The same digest is in the history
+ * that it was to do (harness/powercut/store/trial_dir.py).  The same digest is in the history
  * and in the observation, so that evidence of two recordings cannot be mixed up. 
  *
  * The Python side is harness/powercut/disk/pclog.py.

@@ -145,7 +145,7 @@ class ScenarioRunner:
     @staticmethod
     def explain(run: RunResult) -> str:
         """What came of each cell that is not as expected, for the message of an assertion."""
-        from powercut.report.terminal.failure import failure_text
+        from powercut.report.terminal.table import failure_text
 
         unexpected = [failure_text(run, cell) for cell in run.cells if not cell.as_expected]
         return "\n".join(unexpected or [f"all as expected: {run.result_directory}"])
@@ -202,7 +202,7 @@ class _PowercutItem(pytest.Item):
 
         error = excinfo.value
         if isinstance(error, CellFailed):
-            from powercut.report.terminal.failure import failure_text
+            from powercut.report.terminal.table import failure_text
 
             return printable(failure_text(error.run, error.cell))
         if isinstance(error, ProgramFailed):

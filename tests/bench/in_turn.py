@@ -4,7 +4,7 @@
 On a shared machine two runs one after the other compare the hours rather than the ways.  Here
 each way is a process of its own that explores as `powercut explore` does, and waits for its turn
 after each piece of work, so that all have the same neighbours.  What counts is the processor time
-of a way's process and of its engines (powercut.rig.processor_time).  A way may be another checkout
+of a way's process and of its engines (powercut.machine.patience).  A way may be another checkout
 of powercut: what was changed is then compared as it is used.
 
 Two ways that were asked for the same states must find the same in them.

@@ -115,7 +115,7 @@ def browser(data: bytes) -> object:
 
 def uml_answer(data: bytes) -> object:
     """What PID 1 of a User-Mode Linux leaves in the memory that it shares with the controller."""
-    from powercut.recover.files_read import reads_in
+    from powercut.recover.port import reads_in
     from powercut.recover.uml.answer import Trouble, observe
     from powercut.recover.uml.engine import log_bytes, places_in
     from powercut.recover.uml.share import Share, Verb

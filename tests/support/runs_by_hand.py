@@ -22,13 +22,12 @@ from powercut.disk.capture import CaptureDisk
 from powercut.model.contract import CutPolicy
 from powercut.model.observation import Extent, Observation
 from powercut.rig import commands
-from powercut.rig.run_id import run_id_of
+from powercut.rig.commands import run_id_of
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell, Trial
-from powercut.store.binding import new_recording, text_digest
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult, TrialResult
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord, new_recording, text_digest
 from powercut.verdict.judge import judge_recording
 from powercut.wal.layout import SlotState
 from powercut.wal.record import record_bytes

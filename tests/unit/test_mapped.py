@@ -50,8 +50,7 @@ READERS = {
     "packed": "from powercut.store.packed import evidence_bytes; evidence_bytes(path).sum()",
     "origin": "from powercut.recover.uml.origin import Origin; o = Origin(path)\n"
     "o._image.sum(); o._base.sum(); o._image[9] = 1",
-    "difference": "from powercut.rig.image_difference import changed_parts\n"
-    "changed_parts(path, other)",
+    "difference": "from powercut.rig.image_open import changed_parts\nchanged_parts(path, other)",
 }
 if "import.json" in registered("powercut.recordings"):
     READERS["logwrites"] = "from powercut_extras.logs.read import _map; _map(path).sum()"

@@ -50,19 +50,18 @@ from powercut.model.events import (
     TrialPhase,
 )
 from powercut.model.verdict import Verdict
+from powercut.rig.commands import run_id_of
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.load_meter import LoadMeter
 from powercut.rig.rig import Rig
-from powercut.rig.run_id import run_id_of
 from powercut.scenario.load import Scenario
 from powercut.scenario.plan import Cell, Plan, Trial, draw_trials
 from powercut.scenario.settings import Parameters
-from powercut.store.binding import text_digest
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
 from powercut.store.progress import Busy, RunProgress, remove_progress, write_progress
 from powercut.store.results import RunResult, TrialResult, wanted_verdict
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import TrialDir, text_digest
 from powercut.trial.controls import Control, begins_alike, same_run
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial

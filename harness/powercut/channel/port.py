@@ -48,7 +48,7 @@ class CommandResult:
     latency: LatencyHistogram | None
     errors: tuple[GuestError, ...] = ()
     listed: bytes = b""
-    """The files that a check has read, as powercut.recover.files_read has them."""
+    """The files that a check has read, as powercut.recover.port has them."""
 
 
 class Commands(Protocol):

@@ -99,7 +99,7 @@ def minimize_capture(
     from powercut.crash.folder_rows import Promise
     from powercut.explore.request import Budget
     from powercut.report.publish import write_recording_page
-    from powercut.report.terminal.folder_witness import print_folder_witness
+    from powercut.report.terminal.folder import print_folder_witness
     from powercut.store.folder import CaptureDir
 
     refuse_others(("lsn", "budget", "promise", "json_file"))

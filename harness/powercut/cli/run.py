@@ -211,7 +211,7 @@ def _show_plan(
 ) -> int:
     """What a run would do, without doing it."""
     from powercut.campaign.selection import trials_of
-    from powercut.report.terminal.plan import print_plan
+    from powercut.report.terminal.table import print_plan
     from powercut.scenario.plan import fresh_seed
 
     describe = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from powercut.explore.request import Budget
-from powercut.rig.processor_time import processor_seconds
+from powercut.machine.patience import processor_seconds
 
 BATCH_MAX: Final = 64
 """States of one piece of work: a worker takes them in order of time, so the more there are, the

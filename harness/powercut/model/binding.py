@@ -24,7 +24,7 @@ class Binding:
     """The recording that a file belongs to.
 
     `digest` is over all that the trial was to do and a number that no other recording has
-    (powercut.store.binding); the other fields are there to be told to a person.  `run_id` has 16
+    (powercut.store.trial_dir); the other fields are there to be told to a person.  `run_id` has 16
     bytes.
     """
 

@@ -28,9 +28,8 @@ from powercut.model.timeline import DiskRange, Timeline
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.place import place_of
 from powercut.scenario.settings import Parameters
-from powercut.store.binding import text_digest
 from powercut.store.packed import evidence_bytes, has_evidence
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord, text_digest
 
 _NO_PROMISES: Final = frozenset({"flush_latency_ns", "fua_latency_ns"})
 """What a contract says besides what it promises: how long things take is on the log's clock."""

@@ -6,7 +6,8 @@ What only some engines can do is a protocol of its own, and asked for with isins
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,9 @@ from typing import Final, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from powercut.model.errors import HostError
 from powercut.model.observation import Observation
+from powercut.model.printable import printable
 from powercut.model.reads import FileRead
 from powercut.model.timeline import Timeline
 from powercut.recover.plan import RecoveryPlan
@@ -175,3 +178,38 @@ class SecondLook(Protocol):
 
     def look_again(self, writes: Sequence[ImageWrite], *, timeout_s: float) -> Observation:
         """As `recover`, the longer way."""
+
+
+# Which files a check has read, as a guest tells it (guests/common/reads.h).
+#
+# Paths are a stranger's: they are told as a terminal may show them.
+
+_HEAD: Final = struct.Struct("<Q")
+_FILE: Final = struct.Struct("<QQQIIII")
+"""Size, modified, changed, bytes of path, of target, unread, CRC."""
+
+
+def reads_in(answer: bytes) -> tuple[FileRead, ...] | None:
+    """The files in an answer; None if it says that they are not known.  Raises HostError."""
+    if not answer:
+        return None
+    try:
+        return tuple(_files(answer))
+    except (struct.error, ValueError) as error:
+        raise HostError(f"the guest's list of what was read: {error}") from error
+
+
+def _files(answer: bytes) -> Iterator[FileRead]:
+    (count,) = _HEAD.unpack_from(answer)
+    at = _HEAD.size
+    for _ in range(count):
+        size, modified, changed, path, target, unread, crc = _FILE.unpack_from(answer, at)
+        at += _FILE.size
+        if path + target > len(answer) - at:
+            raise ValueError(f"a path of {path} bytes, and a target of {target}")
+        name, to = answer[at : at + path], answer[at + path : at + path + target]
+        at += path + target
+        texts = [printable(one.decode(errors="replace")) for one in (name, to)]
+        yield FileRead(texts[0], size, modified, changed, bool(unread), texts[1], crc)
+    if at != len(answer):
+        raise ValueError(f"{len(answer) - at} bytes after its end")

@@ -6,6 +6,7 @@ Pure, but for a root that is unpacked on this host: a plan names its folder, so 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -257,3 +258,15 @@ def promised_facts(machine: MachineSettings) -> dict[str, str]:
         "fua": str(int(offered and knows_fua)),
         **further,
     }
+
+
+# Run ids: in every record of a run, and in no other run's.
+
+
+def run_id_of(trial_seed: int) -> bytes:
+    """The 16 bytes that mark the records of a trial.
+
+    They follow from the seed, so that a trial can be repeated exactly.  Every trial starts
+    from a freshly formatted disk; so two trials with one seed cannot meet on one.
+    """
+    return hashlib.sha256(f"powercut run id {trial_seed}".encode()).digest()[:16]

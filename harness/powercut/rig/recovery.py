@@ -30,7 +30,6 @@ from powercut.model.failure import (
 )
 from powercut.model.observation import Continuation, Extent, Observation
 from powercut.model.reads import FileRead
-from powercut.recover.files_read import reads_in
 from powercut.recover.plan import (
     CloseDevice,
     GoOn,
@@ -43,7 +42,7 @@ from powercut.recover.plan import (
     Step,
     Unmount,
 )
-from powercut.recover.port import NO_SUCH_SLOT
+from powercut.recover.port import NO_SUCH_SLOT, reads_in
 from powercut.rig.guest_disks import GuestDisks
 from powercut.wal.layout import SlotState
 

@@ -35,7 +35,7 @@ from powercut.recording.instants import plain_state
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.recover.state_image import image_write
 from powercut.rig import commands
-from powercut.rig.image_difference import changed_parts
+from powercut.rig.image_open import changed_parts
 from powercut.rig.scratch import scratch
 from powercut.rig.stack_image import ensure_disk_image
 from powercut.scenario.settings import FilesystemType, Parameters

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 from powercut.channel.line_channel import LineChannel
 from powercut.channel.port import Channel, EndedEarly
+from powercut.machine.patience import processor_seconds
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.operations import Pressed
-from powercut.rig.processor_time import processor_seconds
 from powercut.rig.set_up import Deadline
 from powercut.trial.disks import TrialDisk
 from powercut.trial.job import RecordingInProgress

@@ -27,14 +27,13 @@ from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.rig.commands import DISKS_AT_BOOT, NO_DISKS
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.environment import withheld
-from powercut.rig.image_difference import changed_parts
+from powercut.rig.image_open import changed_parts
 from powercut.rig.program_files import program_files
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline
 from powercut.scenario.place import Files, place_of
-from powercut.store.binding import new_recording
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import TrialDir, new_recording
 from powercut.trial.disks import TrialDisk, UnseenDisk, captured, machine_of
 from powercut.trial.job import GRACE_S, RecordingInProgress, Stopwatch, TrialJob
 from powercut.trial.positive import look_where_nothing_was_lost, looked_again

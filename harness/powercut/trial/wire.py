@@ -21,9 +21,8 @@ from powercut.model.observation import Observation
 from powercut.rig import commands
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.host_reader import read_on_host
-from powercut.rig.image_difference import changed_parts
 from powercut.rig.image_failure import told_of_image
-from powercut.rig.image_open import open_after_cut, open_grown_after_cut
+from powercut.rig.image_open import changed_parts, open_after_cut, open_grown_after_cut
 from powercut.rig.recovery import agreed, must_repeat, recover_in_guest
 from powercut.rig.set_up import Deadline, guest_command, mount_disk, prepare_disk
 from powercut.scenario.plan import Trigger, TriggerKind

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from powercut import __version__
-from powercut.machine.processor import processor_model
+from powercut.machine.patience import processor_model
 from powercut.paths import PACKAGE, SHIPPED
 from powercut.rig.components import components_of, recovery_kernel_part
 from powercut.rig.engine_choice import EngineChoice

@@ -15,8 +15,14 @@ from uuid import UUID
 from xml.etree import ElementTree as ET
 
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.kernel_words import guest_words
-from powercut.machine.port import Attachment, FileDisk, MachineSpec, NbdDisk, served_disk
+from powercut.machine.port import (
+    Attachment,
+    FileDisk,
+    MachineSpec,
+    NbdDisk,
+    guest_words,
+    served_disk,
+)
 from powercut.model.machine import (
     USUAL_QUEUEING,
     Accelerator,

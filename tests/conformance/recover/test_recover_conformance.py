@@ -25,7 +25,7 @@ from powercut.recover.port import ImageWrite, RecoveryEngine
 from powercut.recover.uml.boot import unavailable
 from powercut.rig import commands
 from powercut.rig.engines import ENGINES, EngineRow, open_engine
-from powercut.rig.image_difference import changed_parts
+from powercut.rig.image_open import changed_parts
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters, WalSettings
 from powercut.wal.layout import SlotState, WalLayout
 from powercut.wal.record import record_bytes

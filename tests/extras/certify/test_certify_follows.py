@@ -17,10 +17,9 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Trial, draw_trials
 from powercut.scenario.settings import ControlKind, Parameters
-from powercut.store.binding import text_digest
 from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult
-from powercut.store.trial_dir import TrialRecord
+from powercut.store.trial_dir import TrialRecord, text_digest
 from powercut.store.trial_result import Exposure, TrialResult
 from powercut_extras.certify.follows import problems_of_runs
 from powercut_extras.certify.measured import MEASUREMENT_FILE, read_measured

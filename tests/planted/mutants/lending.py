@@ -125,7 +125,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *difference(
-        f"{_P}/rig/image_difference.py",
+        f"{_P}/rig/image_open.py",
         (
             "holes-of-the-base-skipped",
             At("changed_parts", "{*_parts_with_data(base), *_parts_with_data(image)}"),

@@ -7,7 +7,7 @@ import pytest
 
 from powercut.model.errors import HostError
 from powercut.model.reads import FileRead
-from powercut.recover.files_read import reads_in
+from powercut.recover.port import reads_in
 
 ONE = struct.pack("<Q", 1) + struct.pack("<QQQIIII", 7, 5, 6, 3, 0, 1, 9) + b"a\x1b\xff"
 LINK = struct.pack("<Q", 1) + struct.pack("<QQQIIII", 0, 5, 6, 1, 2, 0, 0) + b"l/\x1b"

@@ -25,11 +25,9 @@ from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report import words
 from powercut.report.explained import explain
 from powercut.report.page.run import html_report
-from powercut.report.terminal.failure import failure_text
-from powercut.report.terminal.plan import print_plan
 from powercut.report.terminal.progress import ProgressView
 from powercut.report.terminal.show import print_story
-from powercut.report.terminal.table import print_run
+from powercut.report.terminal.table import failure_text, print_plan, print_run
 from powercut.scenario.settings import Parameters
 from powercut.store.results import Exposure, InFlight
 

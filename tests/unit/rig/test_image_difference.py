@@ -12,8 +12,7 @@ from sparse_file import sparse
 
 from powercut.model.errors import HostError
 from powercut.recover.port import ImageWrite
-from powercut.rig.image_difference import changed_parts
-from powercut.rig.image_open import write_image
+from powercut.rig.image_open import changed_parts, write_image
 from powercut.store.files import copy_sparse
 
 MIB = 1 << 20

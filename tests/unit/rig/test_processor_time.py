@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from powercut.rig.processor_time import processor_seconds
+from powercut.machine.patience import processor_seconds
 
 HERTZ = os.sysconf("SC_CLK_TCK")
 

@@ -32,8 +32,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.scenario.settings_cut import CutSettings
-from powercut.store.binding import new_recording
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_dir import TrialDir, TrialRecord, new_recording
 from powercut.store.trial_result import TrialResult
 from powercut.verdict.judge import judge_recording
 from powercut.wal.layout import WalLayout

@@ -46,9 +46,8 @@ from powercut.scenario.settings import (
     Parameters,
 )
 from powercut.scenario.settings_program import ProgramSettings
-from powercut.store import binding
-from powercut.store.binding import new_recording
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store import trial_dir
+from powercut.store.trial_dir import TrialDir, TrialRecord, new_recording
 from powercut.verdict.judge import judge_recording
 from powercut.verdict.states import with_states
 
@@ -110,9 +109,9 @@ def recorded(tmp_path):
  outside=outside,
         )  # fmt: skip
         directory.write_record(record)
-        binding = directory.read_binding()
+        trial_dir = directory.read_binding()
         config = commands.capture_config(
-            settings, binding, base=directory.base_image, log=directory.disk_log, sockets=None
+            settings, trial_dir, base=directory.base_image, log=directory.disk_log, sockets=None
         )
         packets = []
         with CaptureDisk(config) as disk:
@@ -142,7 +141,7 @@ def recorded(tmp_path):
             Packet(p.at_ns + (first_s if at < half else shift_s) * 10**9, p.data)
             for at, p in enumerate(packets)
         ]
-        directory.lines.write_bytes(header(binding) + b"".join(map(pack, packets)))
+        directory.lines.write_bytes(header(trial_dir) + b"".join(map(pack, packets)))
         directory.write_record(record.model_copy(update={"cut_ns": int(cut.at)}))
         directory.write_untouched(Observation(()))
         directory.write_observation(Observation((), recovered=recovered, lines=there))
@@ -566,7 +565,7 @@ def sealed_again(directory, **claims):
 
 def test_what_is_claimed_is_bound_or_tried_here():
     """`format` is checked, and the instant of the cut stands in the disk log, too."""
-    assert set(TrialRecord.model_fields) == {*binding._COVERED, *CLAIMS, "format", "cut_ns"}
+    assert set(TrialRecord.model_fields) == {*trial_dir._COVERED, *CLAIMS, "format", "cut_ns"}
 
 
 def test_no_claim_that_is_sealed_again_acquits_what_lost(recorded):

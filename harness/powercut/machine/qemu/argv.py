@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.kernel_words import guest_words
-from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile
+from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile, guest_words
 from powercut.machine.qemu.devices import DiskDevice, DiskDevices, disk_devices
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, Export, HostCache

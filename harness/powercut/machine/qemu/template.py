@@ -34,8 +34,8 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from powercut.machine.lock import locked
+from powercut.machine.patience import processor_model
 from powercut.machine.port import FileDisk
-from powercut.machine.processor import processor_model
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv
 from powercut.machine.qemu.build import binary_digest
 from powercut.machine.qemu.host_view import host_view

@@ -31,10 +31,9 @@ from powercut.model.observation import Observation
 from powercut.model.reads import FileRead
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
-from powercut.recover.files_read import reads_in
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import GoOn, HostRoot, Mount, PlanLayers, RecoveryPlan
-from powercut.recover.port import FileExtent, FilePlace, ImageWrite, Reads
+from powercut.recover.port import FileExtent, FilePlace, ImageWrite, Reads, reads_in
 from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
 from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, init_binary, unavailable
 from powercut.recover.uml.kernel import MODULE_FILES, OPTIONAL_MODULE_FILES, UmlKernel, host_kernel

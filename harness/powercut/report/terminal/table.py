@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich import box
@@ -12,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from powercut.model.verdict import EvidenceLevel, Verdict
+from powercut.paths import as_word, command
 from powercut.report import words
 from powercut.report.explained import explain
+from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import CellResult, ControlResult, RunResult
 
@@ -184,3 +188,77 @@ def _bottom_line(run: RunResult) -> Text:
     if unknown:
         parts.append(f"{words.count(len(unknown), 'cell')} inconclusive")
     return Text(f"{', '.join(parts)}. {spent}.", "bold red" if wrong else "bold yellow")
+
+
+# What a run would do, for a person to read before it does.
+
+SHOWN_TRIALS = 5
+"""How many trials of a cell are listed."""
+
+
+def print_plan(
+    console: Console, plan: Plan, runs: int, describe: Callable[[Cell], Sequence[str]] | None
+) -> None:
+    """Prints `plan`, which takes so many `runs` with its controls.
+
+    `describe` gives the command line of a cell's machine; None for none.
+    """
+
+    def line(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False)
+
+    line(
+        f"[bold]{escape(plan.scenario)}[/]: {words.count(len(plan.cells), 'cell')}, "
+        f"{words.count(plan.trials, 'power cut')} and {runs - plan.trials:,} for controls, "
+        f"seed {plan.seed}"
+    )
+    if plan.description:
+        line(escape(plan.description))
+    for cell in plan.cells:
+        line(f"\n[bold]{escape(cell.name)}[/]  expected {cell.expect.value.upper()}")
+        for key, value in cell.overrides:
+            if key == "expect":
+                continue
+            line(f"  {escape(f'{key}: {value}')}")
+        for trial in cell.trials[:SHOWN_TRIALS]:
+            line(f"  trial {trial.number}: seed {trial.seed}, cut {trial.trigger}")
+        left = len(cell.trials) - SHOWN_TRIALS
+        if left > 0:
+            line(f"  and {words.count(left, 'more trial')}")
+        if describe is not None:
+            line(f"  machine: {escape(shlex.join(describe(cell)))}")
+    line("")
+
+
+# Why a cell failed, as plain text for a test's log.
+
+
+def failure_text(run: RunResult, cell: CellResult) -> str:
+    """What was acknowledged, what came back, and the command that repeats it."""
+    lines = [
+        f"{run.scenario}, cell {cell.cell}: {cell.verdict.name}, "
+        f"expected {cell.expected.value.upper()}"
+    ]
+    explanation = explain(cell)
+    if explanation:
+        lines.append(explanation)
+    worst, unit = cell.worst_trial, words.unit_of(cell.parameters)
+    if worst is not None:
+        lines += [
+            f"cut         {worst.trigger} (trial {worst.trial} of {len(cell.trials)})",
+            f"attempted   {unit.first(worst.commits_attempted)}",
+            f"acked       {unit.first(worst.commits_acked)}",
+            f"lost        {words.lost(worst, unit)}",
+            f"exposed     {words.exposed(worst.exposure)}",
+        ]
+        lines += [f"{finding.kind.value:<11} {finding.message}" for finding in worst.findings]
+    lines += [
+        f"control     {control.name}: {control.message}"
+        for control in cell.controls
+        if not control.behaved
+    ]
+    lines += [
+        f"again       {cell.reproduce}",
+        f"explain     {command()} show {as_word(Path(run.result_directory))} --cell '{cell.cell}'",
+    ]
+    return "\n".join(lines)

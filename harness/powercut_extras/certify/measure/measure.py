@@ -30,8 +30,8 @@ from powercut.model.history import History
 from powercut.model.latency import LatencyHistogram, upper_edge_ns
 from powercut.model.machine import BackingImage, Bus
 from powercut.rig import commands
+from powercut.rig.commands import run_id_of
 from powercut.rig.rig import Rig
-from powercut.rig.run_id import run_id_of
 from powercut.rig.scratch import scratch
 from powercut.rig.set_up import Deadline, guest_command, mount_disk, prepare_disk
 from powercut.scenario.choices import DiskModel
