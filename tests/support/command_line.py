@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
@@ -14,6 +15,7 @@ from unittest import mock
 import click
 import pytest
 
+from extras import extra
 from powercut.cli.commands import cli
 from powercut.cli.main import main
 
@@ -21,8 +23,33 @@ COMMANDS = frozenset(cli.list_commands(click.Context(cli)))
 """What `powercut` has here, with its extras."""
 
 
+OF_EXTRAS = {
+    "audit": "audit",
+    "certify": "certify",
+    "history": "pages",
+    "import": "logs",  # but for bundles
+    "listen": "elsewhere",
+    "probe": "probe",
+    "reproduce": "reproduce",
+    "serve": "pages",
+    "--cluster": "cluster",
+    "--as-seen": "logs",
+    "--jobs 2": "certify",  # of `verify`
+}
+"""Words of command lines, and the extras that they need."""
+
+
+def require_extras(words: Sequence[object]) -> None:
+    """Skips the test if a command line needs an extra that is not there."""
+    line = f"{' '.join(map(str, words))} "
+    for word, name in OF_EXTRAS.items():
+        if line.startswith(f"{word} ") or (word.startswith("--") and f" {word} " in line):
+            extra(name)
+
+
 def powercut(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """Its exit status, and what it has said.  Not for what is of a process: signals, terminals."""
+    require_extras(words)
     argv = ["powercut", *map(str, words)]
     # Files, as those of a process are: a command may write bytes.
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))

@@ -8,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from extras import extra
 from powercut.model.errors import HostError, UsageError
 from powercut.model.machine import ImageFormat
 from powercut.recover.plan import RecoveryPlan
@@ -83,6 +84,7 @@ def test_a_recovery_kernel_is_for_uml_alone(image_format, raw, engine):
 
 
 def test_a_recovery_kernel_that_is_no_suite_is_refused():
+    extra("suites")
     with pytest.raises(UsageError, match="no Debian suite"):
         engine_for(ImageFormat.RAW, raw=False, name="auto", kernel="potato")
 

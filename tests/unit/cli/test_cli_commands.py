@@ -20,6 +20,7 @@ from powercut.cli import process, scenarios
 from powercut.cli.commands import SECTIONS
 from powercut.cli.main import main
 from powercut.model.errors import HostError, UsageError
+from powercut.model.extras import registered
 from powercut.paths import SCENARIOS
 
 
@@ -102,7 +103,15 @@ def test_names_are_completed(words, part, found):
 def test_help_and_version():
     done = started("--help")
     assert done.returncode == 0
-    for command in ("run", "audit", "verify", "show", "doctor", "test", "bench"):
+    for command in (
+        "run",
+        "verify",
+        "show",
+        "doctor",
+        "test",
+        "bench",
+        *registered("powercut.commands"),
+    ):
         assert f"\n  {command} " in done.stdout
     assert started("--version").stdout.startswith("powercut, version ")
 

@@ -65,10 +65,9 @@ def test_a_command_of_an_extra_is_one_of_powercut(others):
     done = powercut("greet", path=others)
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
     listed = powercut("--help", path=others).stdout.partition("More:")[2]
-    assert listed.splitlines()[1:3] == [
-        "  greet      Says hello to whoever calls, and nothing else.",
-        "  grumble    Cannot be used: `powercut doctor` says why",
-    ]
+    lines = [" ".join(line.split()) for line in listed.splitlines()]
+    assert "greet Says hello to whoever calls, and nothing else." in lines
+    assert "grumble Cannot be used: `powercut doctor` says why" in lines
     assert "Did you mean greet, grumble?" in powercut("gret", path=others).stderr
 
 

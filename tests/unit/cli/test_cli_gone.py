@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import require_extras
 from terminal import Terminal
 
 POWERCUT = [sys.executable, "-m", "powercut.cli.main"]
@@ -39,6 +40,7 @@ UNDER_WAY = {
 
 
 def command(verb: str, folder: Path) -> list[str]:
+    require_extras([verb])
     program, files, results = folder / "program", folder / "files", folder / "results"
     program.write_text(PROGRAM)
     program.chmod(0o755)

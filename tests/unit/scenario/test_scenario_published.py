@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from extras import extra
 from powercut.paths import ROOT, SCENARIOS
 from powercut.report import reference
 from powercut.scenario.load import expand, load_scenario, parse_scenario
@@ -78,6 +79,7 @@ def test_first_light_has_its_three_cells():
 
 
 def test_scenarios_in_the_documentation_are_right():
+    extra("elsewhere")
     pages = [DOCS / "scenario-reference.md", *DOCS.glob("*.md"), ROOT / "README.md"]
     blocks = [
         block

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from extras import extra
 from powercut.model.errors import UsageError
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.refusal import refusals
@@ -268,7 +269,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("settings", "keys"), REFUSED)
 def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
-    found = refusals(Parameters.model_validate(settings))
+    found = refusals(parameters_of(settings))
     assert [key for key, _ in found] == keys, found
     assert all(reason for _, reason in found)
 
@@ -301,7 +302,13 @@ def test_what_cannot_be_is_refused_with_every_reason(settings, keys):
     ],
 )
 def test_what_can_be_is_not_refused(settings):
-    assert refusals(Parameters.model_validate(settings)) == ()
+    assert refusals(parameters_of(settings)) == ()
+
+
+def parameters_of(settings):
+    if settings.get("machine", {}).get("backend") == "libvirt":
+        extra("libvirt")
+    return Parameters.model_validate(settings)
 
 
 def test_a_refusal_points_at_what_caused_it_and_names_the_cells():

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from extras import extra
 from powercut.model.operations import Pressed
 from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
@@ -43,6 +44,7 @@ def test_a_kernel_of_powercut_s_is_pressed_unless_it_is_not_to_be(workload):
 
 
 def test_a_kernel_of_somebody_else_s_is_left_alone():
+    extra("elsewhere")
     machine = MachineSettings(backend="foreign", folder="/srv/powercut")
     foreign = Parameters(workload=program(root="machine"), machine=machine)
     assert not is_pressed(foreign)
