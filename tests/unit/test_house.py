@@ -18,21 +18,24 @@ from powercut.paths import ROOT
 CORE_LINES = 69_200
 """The goal is 62,000."""
 
-LONGEST_CHAIN = 34
+LONGEST_CHAIN = 31
 SLACK = 100
 """Lines that the core may have fewer than its limit before the limit has to follow."""
 
 NAMES = {
-    "model": 206, "scenario": 87, "host": 65, "crash": 63, "workload": 65, "disk": 55,
-    "machine": 61, "recover": 80, "recording": 93, "judge": 21, "explore": 59, "run": 110,
-    "report": 33, "cli": 45,
+    "model": 205, "scenario": 66, "host": 65, "crash": 56, "workload": 52, "disk": 55,
+    "machine": 37, "recover": 79, "recording": 86, "judge": 19, "explore": 41, "run": 66,
+    "report": 27, "cli": 0,
 }  # fmt: skip
-"""How many names of a room others import.  The goal is 25 each, `model` excepted."""
+"""How many names of a room other rooms of the core import.  The goal is 25, but of `model`."""
+
+NAMES_FOR_EXTRAS = 499
+"""How many names of the core extras import."""
 
 WRONG_WAY = {
-    "later room": 58,
-    "core of an extra": 46,
-    "extra of another": 22,
+    "later room": 53,
+    "core of an extra": 0,
+    "extra of another": 0,
 }
 """Imports against the order of the rooms, of an extra by the core, and of an extra by another."""
 
@@ -72,6 +75,7 @@ def test_the_core_gets_no_larger() -> None:
 def test_no_more_names_leave_a_room() -> None:
     names = {room: len(house().taken_from(room)) for room in ROOMS}
     assert names == NAMES, "more than a limit: take less; fewer: lower the limit"
+    assert len(house().taken_by_extras()) == NAMES_FOR_EXTRAS
 
 
 @pytest.mark.parametrize("kind", WRONG_WAY)

@@ -12,6 +12,7 @@ from powercut.channel.lines import END_OF_LINES, GUEST_PORT
 from powercut.channel.listener import connect_unix, shut_down
 from powercut.closing import Closing
 from powercut.model.errors import DeadlineExceeded, HostError
+from powercut.model.latency import LatencyHistogram
 
 _RECEIVE_BYTES: Final = 1 << 20
 _SAID_MAX: Final = 64 << 20
@@ -67,3 +68,33 @@ class CheckLines(Closing):
         shut_down(self._port)
         self._thread.join(_CLOSE_S)
         self._port.close()
+
+
+# What a channel without a wire has of `channel.port.Channel`: its programs speak in lines.
+
+
+class LinesAlone:
+    """Nothing is acknowledged by wire, and nothing is made of another clock."""
+
+    def keep_time(self) -> None:
+        """Lines are dated by their source."""
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        del timeout_s
+        raise _no_wire()
+
+    def wait_acks(self, count: int, *, timeout_s: float) -> bool:
+        del count, timeout_s
+        raise _no_wire()
+
+    @property
+    def acked(self) -> int:
+        return 0
+
+    @property
+    def latency(self) -> LatencyHistogram | None:
+        return None
+
+
+def _no_wire() -> HostError:
+    return HostError("this machine runs programs that speak in lines, and no others")

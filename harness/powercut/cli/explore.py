@@ -231,7 +231,7 @@ def _results(
                 result = run(trial, wanted, on_event=listener)
             yield trial, result
         return
-    from powercut.cli.cluster import open_cluster
+    from powercut.cli.extras import open_cluster
     from powercut.model.events import Notice, RunEvent
 
     def tell(event: RunEvent) -> None:

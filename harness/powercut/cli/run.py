@@ -140,7 +140,7 @@ def run(
         return _show_plan(chosen, _selection(only, trials, aim), seed, brief, json_file)
     from powercut.campaign.run import RunOptions
     from powercut.campaign.runner import resume_run, run_scenarios
-    from powercut.cli.cluster import runs_of
+    from powercut.cli.extras import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut.report.terminal.progress import ProgressView
     from powercut.store.results import CampaignOutcome

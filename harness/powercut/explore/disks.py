@@ -43,7 +43,7 @@ from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import open_engine, reader_alone, records_recoveries, start_engine
-from powercut.rig.going_on import going_on
+from powercut.rig.recovery import going_on
 from powercut.store.packed import has_evidence
 from powercut.workload.port import AcksByLines, Recognised
 from powercut.workload.table import is_recognised, workload_of

@@ -28,7 +28,7 @@ from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngin
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
-from powercut.rig.going_on import going_on
+from powercut.rig.recovery import going_on
 from powercut.rig.rig import require_recorded_program
 from powercut.workload.port import LaterClaims, StateClaims
 from powercut.workload.table import workload_of

@@ -5,7 +5,7 @@ The groups, and what an entry point of each is:
 
     powercut.commands, .commands.audit, .commands.doctor   a click command, of its own name
     powercut.certificates  shows and verifies certificates (powercut.report.certificates)
-    powercut.clusters    opens what `--cluster` names (powercut.cli.cluster)
+    powercut.clusters    opens what `--cluster` names (powercut.cli.extras)
     powercut.definitions reads definitions of machines (powercut.scenario.likeness)
     powercut.doctor      a line of `powercut doctor` (powercut.doctor.host)
     powercut.importers   reads and writes logs of other tools (powercut.cli.extras)

@@ -103,11 +103,6 @@ class Certificates(Protocol):
         """What a history says of it.  Raises PowercutError if it cannot be read."""
 
 
-def has_certificates() -> bool:
-    """Whether an extra has them."""
-    return bool(registered("powercut.certificates"))
-
-
 def certificates() -> Certificates:
     """Raises UsageError where no extra has them, HostError for one that is broken."""
     for place in registered("powercut.certificates").values():

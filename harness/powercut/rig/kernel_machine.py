@@ -16,8 +16,8 @@ from pathlib import Path
 from socket import socket
 from typing import Final, Protocol
 
+from powercut.channel.check_lines import LinesAlone
 from powercut.channel.line_sources import LineSource, PacketSource
-from powercut.channel.lines_alone import LinesAlone
 from powercut.channel.port import CommandResult
 from powercut.channel.stamped_source import StampedSource
 from powercut.machine.lines_backend import LinesBackend

@@ -46,9 +46,8 @@ from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles
 from powercut.paths import CACHE, UNSYNCED_BINARY
 from powercut.recover.plan import HostRoot, Mount, RecoveryPlan
-from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, limits
+from powercut.sandbox.check import EMPTY, capabilities, guarded, host_view, left_in, limits
 from powercut.sandbox.confined import find_tool
-from powercut.sandbox.left import left_in
 from powercut.sandbox.printed import tail
 from powercut.sandbox.rebooted import apart
 from powercut.workload.port import MOUNT_POINT

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.machine_identity import Boot
-from powercut.model.outside import MEMORY_PLACES
+from powercut.model.outside import MEMORY_PLACES, LeftFiles
+from powercut.model.printable import printable
 from powercut.paths import REBUILD
 from powercut.sandbox.confined import SETTINGS
 from powercut.sandbox.users import guard_binary, open_above
@@ -142,3 +145,40 @@ def _sockets() -> list[Path]:
             if name and name[0].startswith("/"):
                 found[Path(os.path.realpath(name[0]))] = None
     return list(found)
+
+
+# What a program has left in the places that are empty for a check.
+#
+# It may be at work still, and hostile: no symbolic link is followed, and the list has an end.  What
+# is mounted there is not the program's.
+
+_LEFT_MAX: Final = 4096
+
+
+def left_in(lies: Mapping[Path, Path]) -> LeftFiles:
+    """The files that hold something, and the symbolic links, in each place, by where it `lies`."""
+    errors: list[OSError] = []
+    found = list(islice(_found(lies, errors), _LEFT_MAX + 1))
+    return LeftFiles(tuple(found[:_LEFT_MAX]), bool(errors) or len(found) > _LEFT_MAX)
+
+
+def _found(lies: Mapping[Path, Path], errors: list[OSError]) -> Iterator[str]:
+    for place, below in lies.items():
+        if not below.is_dir() or (place.exists() and below.samefile(place)):
+            continue  # the host's own is shown there, which nothing writes to
+        device = below.stat().st_dev
+        for folder, folders, names, fd in os.fwalk(below, onerror=errors.append):
+            shown = place / Path(folder).relative_to(below)
+            for name in sorted([*names, *folders]):
+                try:
+                    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                except OSError:  # it has gone
+                    continue
+                if status.st_dev != device:
+                    folders.remove(name) if name in folders else None
+                elif stat.S_ISLNK(status.st_mode) or _holds(status):
+                    yield printable(str(shown / name))
+
+
+def _holds(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_size > 0

@@ -29,7 +29,7 @@ from powercut.recording.positive import needs_positive, positive_of
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.recover.state_image import image_write
-from powercut.rig.going_on import going_on
+from powercut.rig.recovery import going_on
 from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.trial.job import RecordingInProgress
 from powercut.workload.port import MOUNT_POINT, AcksByLines, Promises

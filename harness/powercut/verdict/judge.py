@@ -23,8 +23,7 @@ from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_restarts, check_wal, required_after
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
-from powercut.crash.proof import prove_acks
-from powercut.crash.recognised import unrecognised
+from powercut.crash.proof import prove_acks, unrecognised
 from powercut.crash.survival import survival
 from powercut.disk.pclog import host_failures
 from powercut.model.errors import PowercutError

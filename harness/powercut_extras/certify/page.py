@@ -17,8 +17,7 @@ from markupsafe import Markup
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.certificates import CERTIFICATE, CERTIFICATE_PAGE
-from powercut.report.page.glossary import GLOSSARY
-from powercut.report.page.pages import page
+from powercut.report.page.pages import GLOSSARY, page
 from powercut.store.files import write_atomic
 from powercut_extras.certify.cell_settings import axis_name, value_text
 from powercut_extras.certify.certificate import Certificate, CertifiedCell

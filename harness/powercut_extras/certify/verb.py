@@ -176,7 +176,7 @@ def _certify(
     """What `request` asks for; without one, goes on with what is in `resume`."""
     import os
 
-    from powercut.cli.cluster import runs_of
+    from powercut.cli.extras import runs_of
     from powercut.cli.interrupt import Resumable
     from powercut_extras.certify.certifier import CertifyRunOptions, resume_certificate
     from powercut_extras.certify.certifier import certify as run

@@ -41,7 +41,7 @@ _INSTALL: Final = (
 
 
 class Opened:
-    """A cluster as the core has it (powercut.cli.cluster)."""
+    """A cluster as the core has it (powercut.cli.extras)."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.run = partial(ClusterRun, cluster)

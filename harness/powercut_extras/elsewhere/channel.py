@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.brought import brought
+from powercut.channel.check_lines import LinesAlone
 from powercut.channel.lines import END_OF_LINES
-from powercut.channel.lines_alone import LinesAlone
 from powercut.channel.listener import listen_unix
 from powercut.channel.port import CommandResult, GuestFailed
 from powercut.closing import Closing

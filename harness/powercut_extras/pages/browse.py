@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from powercut.model.errors import HostError, PowercutError
+from powercut.model.extras import registered
 from powercut.model.verdict import Verdict
 from powercut.paths import from_here
 from powercut.report import words
@@ -33,10 +34,8 @@ from powercut.report.certificates import (
     CERTIFICATE_PAGE,
     Night,
     certificates,
-    has_certificates,
 )
-from powercut.report.page.glossary import GLOSSARY
-from powercut.report.page.pages import page
+from powercut.report.page.pages import GLOSSARY, page
 from powercut.report.page.run import html_report
 from powercut.scenario.program_text import title_of
 from powercut.store.folder import RECORD, CaptureDir
@@ -179,7 +178,7 @@ def _so_far(folder: Path) -> str:
 
 def _certificates(root: Path) -> Iterator[Listed]:
     """Those that are drawn up, and those whose runs have not all come to their end."""
-    if not has_certificates():
+    if not registered("powercut.certificates"):
         return
     names = (CERTIFICATE_ORDER, CERTIFICATE)
     for folder in dict.fromkeys(path.parent for name in names for path in _below(root, name)):

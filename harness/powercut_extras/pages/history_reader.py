@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.model.errors import DamagedRecording, PowercutError, UsageError
+from powercut.model.extras import registered
 from powercut.model.verdict import Verdict
 from powercut.report.certificates import (
     CERTIFICATE,
     CellThen,
     Night,
     certificates,
-    has_certificates,
     versions_of,
 )
 from powercut.report.explained import explain
@@ -102,7 +102,7 @@ def read_history(
 
 def _certificates(root: Path) -> Iterator[Path]:
     """Each certificate below a folder of results, of certificates, or of one profile's."""
-    if not has_certificates():
+    if not registered("powercut.certificates"):
         return
     inner = root / "certify"
     yield from _files(inner if inner.is_dir() else root, CERTIFICATE)

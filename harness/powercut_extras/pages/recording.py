@@ -14,8 +14,7 @@ from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.difference import difference_lines
-from powercut.report.page.glossary import GLOSSARY
-from powercut.report.page.pages import page
+from powercut.report.page.pages import GLOSSARY, page
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.folder import facts_of as facts_of_folder

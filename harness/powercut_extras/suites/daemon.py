@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.lock import locked
 from powercut.machine.storage_daemon import PROGRAM
+from powercut.machine.tool import locked
 from powercut.model.errors import HostError
 from powercut.paths import CACHE
 from powercut_extras.suites.packages import suite_packages

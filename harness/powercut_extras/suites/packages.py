@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.lock import locked
+from powercut.machine.tool import locked
 from powercut_extras.suites.apt import SuiteApt
 from powercut_extras.suites.unpacked import suite_folder
 

@@ -36,9 +36,8 @@ from powercut.machine.guest.kernel_package import (
     is_unpacked,
     load_kernel,
 )
-from powercut.machine.lock import locked
 from powercut.machine.qemu.build import PROGRAM, QemuBuild, examine_qemu
-from powercut.machine.tool import run_tool
+from powercut.machine.tool import locked, run_tool
 from powercut.model.errors import HostError, UsageError
 from powercut.model.versions import SUITES, UML_SUITES
 from powercut.paths import CACHE

@@ -18,7 +18,7 @@ from certificate_maker import cell_of, certificate_of_cells
 from runs_by_hand import make_run
 
 from powercut.model.verdict import Verdict
-from powercut.report.page.glossary import GLOSSARY
+from powercut.report.page.pages import GLOSSARY
 from powercut.store.layout import ResultDir
 from powercut_extras.pages.browse import ADDRESS, answer, server
 from powercut_extras.pages.examined import Unchanged

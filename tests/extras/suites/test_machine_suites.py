@@ -17,11 +17,11 @@ from powercut.cli.options import built
 from powercut.machine.guest import kernel_source
 from powercut.machine.guest.kernel_source import given_kernel
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.lock import locked
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.build import examine_qemu, parse_version
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore, template_key
+from powercut.machine.tool import locked
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut_extras.suites import apt, unpacked
 from powercut_extras.suites.apt import Mirrors, SuiteApt, configuration, parse_mirrors, source_lines

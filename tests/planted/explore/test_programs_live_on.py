@@ -34,7 +34,7 @@ from powercut.recording import state_ref
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
-from powercut.rig.going_on import going_on
+from powercut.rig.recovery import going_on
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import DiskSettings, FilesystemSettings, Parameters

@@ -35,7 +35,7 @@ from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.plan import GoOn
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
-from powercut.rig.going_on import going_on
+from powercut.rig.recovery import going_on
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,

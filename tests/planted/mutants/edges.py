@@ -393,7 +393,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *edge(
         f"{_H}/model/confidence.py",
-        ("nine-operations", At("", "10"), "9", "nine operations prove something"),
+        (
+            "nine-operations",
+            At("", "OPERATIONS_MIN: Final = 10"),
+            "OPERATIONS_MIN: Final = 9",
+            "nine operations prove something",
+        ),
         (
             "ten-operations-are-few",
             At("too_few_operations", "acknowledged >= OPERATIONS_MIN"),

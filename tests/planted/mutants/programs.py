@@ -118,7 +118,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *outside(
-        f"{_P}/sandbox/left.py",
+        f"{_P}/sandbox/check.py",
         (
             "list-has-no-end",
             At("left_in", "bool(errors) or len(found) > _LEFT_MAX"),

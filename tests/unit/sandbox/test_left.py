@@ -4,7 +4,7 @@
 import os
 from pathlib import Path
 
-from powercut.sandbox import left
+from powercut.sandbox import check
 
 PLACE = Path("/var/tmp/of-a-program")
 
@@ -17,7 +17,7 @@ def test_files_that_hold_something_and_links_are_named_and_no_link_is_followed(t
     (tmp_path / "host").symlink_to("/etc")
     (tmp_path / "nowhere").symlink_to("gone")
     os.mkfifo(tmp_path / "pipe")
-    seen = left.left_in({PLACE: tmp_path})
+    seen = check.left_in({PLACE: tmp_path})
     names = ("a/b/held", "escaped\\x1b", "host", "nowhere")
     assert sorted(seen.paths) == [f"{PLACE}/{name}" for name in names]
     assert not seen.cut
@@ -25,12 +25,12 @@ def test_files_that_hold_something_and_links_are_named_and_no_link_is_followed(t
 
 def test_what_is_not_there_or_is_the_hosts_own_is_nothing(tmp_path):
     (tmp_path / "x").write_text("x")
-    assert left.left_in({tmp_path: tmp_path, PLACE: tmp_path / "gone"}) == left.LeftFiles()
+    assert check.left_in({tmp_path: tmp_path, PLACE: tmp_path / "gone"}) == check.LeftFiles()
 
 
 def test_a_list_without_end_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(left, "_LEFT_MAX", 2)
+    monkeypatch.setattr(check, "_LEFT_MAX", 2)
     for name in "abc":
         (tmp_path / name).write_text("x")
-        seen = left.left_in({PLACE: tmp_path})
+        seen = check.left_in({PLACE: tmp_path})
     assert (len(seen.paths), seen.cut) == (2, True)

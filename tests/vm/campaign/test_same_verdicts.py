@@ -28,7 +28,7 @@ from ssh_hosts import Home
 from verdict_table import Side, VerdictTable
 
 from powercut.campaign.runner import run_scenarios
-from powercut.cli.cluster import runs_of
+from powercut.cli.extras import runs_of
 from powercut.machine.guest_image import GuestImage
 from powercut.model.errors import UsageError
 from powercut.paths import BUILD, ROOT

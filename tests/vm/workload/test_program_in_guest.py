@@ -26,8 +26,8 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
 from powercut.recording.trial_recording import TrialRecording
 from powercut.rig.commands import base_image, recovery_plan
-from powercut.rig.going_on import going_on
 from powercut.rig.guest_engine import GuestEngine
+from powercut.rig.recovery import going_on
 from powercut.scenario.load import load_scenario
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.store.trial_dir import TrialDir, TrialRecord

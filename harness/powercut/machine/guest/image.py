@@ -8,6 +8,7 @@ agent, a guest program, the recipe in this file or the kernel that apt offers ch
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -31,7 +32,9 @@ from powercut.machine.guest.initramfs import (
 from powercut.machine.guest.kernel_package import MODULES_RECIPE, Kernel, ensure_kernel, load_kernel
 from powercut.machine.guest.kernel_source import kernel_of
 from powercut.machine.guest_image import GuestImage
-from powercut.machine.lock import locked
+from powercut.machine.package import sha256_of_file
+from powercut.machine.port import Part
+from powercut.machine.tool import locked
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.versions import GUEST
 from powercut.paths import BUILD, PARTS, REBUILD, WAL_BINARY
@@ -234,3 +237,35 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# What our small guest is made of, by name, version and digest.
+
+
+@functools.cache
+def guest_parts(image: GuestImage) -> tuple[Part, ...]:
+    """Its kernel, and its programs."""
+    facts = json.loads((image.kernel.parent / "image.json").read_text())
+    kernel = Part(
+        role="guest kernel",
+        name="Linux",
+        version=image.kernel_release,
+        package=f"{facts.get('package', '')} {facts.get('version', '')}".strip(),
+        sha256=sha256_of_file(image.kernel),
+    )
+    programs = Part(
+        role="guest programs",
+        name="initramfs",
+        version=image.digest,
+        sha256=sha256_of_file(image.initramfs),
+    )
+    return kernel, programs
+
+
+def guest_versions(image: GuestImage) -> dict[str, str]:
+    """The same in short, as recordings keep it."""
+    return {
+        "kernel_release": image.kernel_release,
+        "kernel_package": image.package,
+        "guest_digest": image.digest,
+    }

@@ -27,8 +27,8 @@ from powercut.machine.guest.kernel_package import (
     write_about,
     write_image,
 )
-from powercut.machine.lock import locked
 from powercut.machine.suites import suites
+from powercut.machine.tool import locked
 from powercut.model.errors import HostError
 from powercut.model.named_path import openable
 from powercut.model.versions import GUEST, is_path

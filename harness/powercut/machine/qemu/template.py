@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from powercut.machine.lock import locked
 from powercut.machine.patience import processor_model
 from powercut.machine.port import FileDisk
 from powercut.machine.qemu.argv import NullDisk, TemplateRam, build_argv
@@ -42,6 +41,7 @@ from powercut.machine.qemu.host_view import host_view
 from powercut.machine.qemu.hypervisor import Hypervisor
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.tsc import host_tsc_khz
+from powercut.machine.tool import locked
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.machine import Start
 

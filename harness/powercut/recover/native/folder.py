@@ -34,10 +34,10 @@ from powercut.sandbox.check import (
     capabilities,
     guarded,
     host_view,
+    left_in,
     limits,
 )
 from powercut.sandbox.confined import find_tool, heard, sandboxes
-from powercut.sandbox.left import left_in
 from powercut.sandbox.printed import lines_of
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 from powercut.sandbox.users import for_all, open_above, users_apart

@@ -10,8 +10,7 @@ from typing import Any, Final
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.explained import explain
-from powercut.report.page.glossary import GLOSSARY
-from powercut.report.page.pages import page
+from powercut.report.page.pages import GLOSSARY, page
 from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult, TrialResult
