@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import powercut_extras
 from powercut import __version__
 from powercut.machine.patience import processor_model
 from powercut.paths import PACKAGE, SHIPPED
@@ -68,7 +67,7 @@ def _code() -> str:
     """SHA-256 over the modules of powercut and its extras, 64 hex digits: the same in a checkout
     and of its wheel."""
     digest = hashlib.sha256()
-    for package in (PACKAGE, Path(powercut_extras.__file__).parent):
+    for package in (PACKAGE, Path(__file__).parents[1]):
         for path in sorted(set(package.rglob("*.py")) - set(SHIPPED.rglob("*.py"))):
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             digest.update(f"{path.relative_to(package.parent).as_posix()}\0{content}\n".encode())

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from certificate_maker import cells_of_yaml, certificate_of_cells, cost_of
 from chromium import Browser, browser_in
+from recording_view import view
 from small_images import png
-from test_report_files import view
 
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.page.run import html_report
