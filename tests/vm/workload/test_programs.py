@@ -115,7 +115,8 @@ def test_a_rename_without_sync_loses_operations(tmp_path):
     (trial,) = cell["trials"]
     assert trial["lost_lsns"]  # which of them depends on when the kernel wrote back by itself
     assert cell["controls"] == []  # its honest twin is the same run: what it loses is its own
-    assert trial["findings"][0]["kind"] == "lost"
+    # A state may have an older value, or a torn one, which the check calls bad: as above.
+    assert "lost" in [found["kind"] for found in trial["findings"]]
     written = load_scenario(folder / "scenario.yaml").settings.workload
     assert (written.command[1:], written.at_most) == (("unsafe",), 300 * 10**9)
     a_loss_is_told_with_files(folder, trial)
@@ -128,7 +129,8 @@ def test_a_rename_without_sync_loses_operations(tmp_path):
 
 def a_loss_is_told_with_files(folder, trial):
     """Operations by name, the check against what was acknowledged, and the file; no WAL words."""
-    difference = trial["findings"][-1]["difference"]
+    lost = [found["difference"] for found in trial["findings"] if found["kind"] == "lost"]
+    difference = lost[-1]
     assert difference["missing"]
     assert difference["complete"]
     shown = powercut("show", folder).stdout
