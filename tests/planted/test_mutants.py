@@ -76,6 +76,14 @@ def test_every_mutant_can_be_planted():
     assert len(MUTANTS) >= 100
 
 
+def test_every_suite_has_its_tests():
+    """pytest ends with an error where one is gone, and every mutant would be found."""
+    words = {word for mutant in MUTANTS for check in mutant.suite.checks for word in check}
+    named = {word.partition("::")[0] for word in words if word.startswith("tests/")}
+    gone = [one for one in named if not (ROOT / one).exists()]
+    assert not gone
+
+
 SOURCE = """\
 class Disk:
     @property

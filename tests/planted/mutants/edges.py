@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import EARLY, EDGES, POSITIVE, STAMPED, WHOSE
+from mutants.suites import EARLY, EDGES, POSITIVE, RECORDS, STAMPED, WHOSE
 
 _H = "harness/powercut"
 edge = planter("edge", EDGES)
@@ -13,6 +13,7 @@ early = planter("early", EARLY)
 stamped = planter("stamped", STAMPED)
 whose = planter("whose", WHOSE)
 cut = planter("cut", POSITIVE)
+record = planter("record", RECORDS)
 
 MUTANTS: tuple[Mutant, ...] = (
     *edge(
@@ -404,6 +405,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("too_few_operations", "acknowledged >= OPERATIONS_MIN"),
             "acknowledged > OPERATIONS_MIN",
             "ten operations prove nothing",
+        ),
+    ),
+    *record(
+        f"{_H}/explore/recovery_timeline.py",
+        (
+            "end-not-asked-for",
+            At("timeline_of_record", "not entries or entries[-1].name != _END"),
+            "not entries",
+            "a recovery whose record is cut off is taken for all of it",
+        ),
+        (
+            "fua-is-known",
+            At("", "_FLUSH | _DISCARD | _METADATA"),
+            "_FLUSH | _DISCARD | _METADATA | 2",
+            "a recovery with FUA writes, whose order is not known, is believed",
+        ),
+        (
+            "flush-is-no-request",
+            At("_entries", "yield _Entry(number)"),
+            "pass",
+            "what a recovery flushed is not durable: states are legal that never were",
+        ),
+        (
+            "data-of-the-entry",
+            At("_entries", "data_at = place + sector_size"),
+            "data_at = place",
+            "a recovery's writes are laid over a disk with the bytes before them",
         ),
     ),
     *whose(

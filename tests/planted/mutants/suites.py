@@ -16,7 +16,7 @@ CONTROLS = Suite(
         pytest(
             "tests/unit/trial/test_controls.py",
             "tests/unit/trial/test_controls_of_disks.py",
-            "tests/unit/witness/test_confirmed.py",
+            "tests/extras/certify/test_confirmed.py",
         ),
     ),
 )
@@ -49,9 +49,9 @@ CERTIFY = Suite(
     (),
     (
         pytest(
-            "tests/unit/certify/test_certify_follows.py",
+            "tests/extras/certify/test_certify_follows.py",
             "tests/unit/trial/test_controls.py",
-            "tests/unit/certify/test_certify_words.py",
+            "tests/extras/certify/test_certify_words.py",
         ),
     ),
 )
@@ -77,7 +77,7 @@ ENVIRONMENT = Suite(
 LOOP = Suite("loop machine", (), (pytest("tests/unit/rig/test_loop_guest.py"),))
 CAUSES = Suite("causes", (), (pytest("tests/unit/witness/test_later_step.py"),))
 CLUSTER = Suite("cluster", (), (pytest("tests/extras/cluster/test_cluster.py"),))
-LISTENED = Suite("what was heard", (), (pytest("tests/unit/recording/test_listened.py"),))
+LISTENED = Suite("what was heard", (), (pytest("tests/extras/elsewhere/test_listened.py"),))
 VIEW_OF = Suite("shown", (), (pytest("tests/unit/recording/test_recording_view.py"),))
 CLOCKS = Suite("clocks", (), (pytest("tests/property/test_clock_bounds.py"),))
 POSITIVE = Suite("positive control", (), (pytest("tests/unit/trial/test_judge_lines.py"),))
@@ -163,7 +163,7 @@ EDGES = Suite(
         pytest(
             "tests/unit/workload/test_operations.py",
             "tests/unit/workload/test_program_positive.py",
-            "tests/unit/verdict/test_listened_verdict.py",
+            "tests/extras/elsewhere/test_listened_verdict.py",
         ),
         pytest("tests/unit/explore/test_folder_explorer.py"),
     ),
@@ -173,6 +173,7 @@ WHOSE = Suite(
     (),
     (pytest("tests/unit/explore/test_second_look.py", "tests/unit/explore/test_who_convicts.py"),),
 )
+RECORDS = Suite("a recovery on record", (), (pytest("tests/unit/explore/test_recovery_log.py"),))
 EARLY = Suite("early acks", (), (pytest("tests/planted/test_early_acks.py"),))
 STAMPED = Suite(
     "stamped lines",
@@ -226,8 +227,8 @@ LEVELS = Suite(
     (
         pytest(
             "tests/unit/trial/test_live_only.py",
-            "tests/unit/campaign/test_run_live_only.py",
-            "tests/unit/certify",
+            "tests/extras/certify/test_run_live_only.py",
+            "tests/extras/certify",
         ),
     ),
 )

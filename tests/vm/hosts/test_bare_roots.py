@@ -64,7 +64,7 @@ TELLING = (
     "tests/unit/machine",
     "tests/unit/launcher",
     "tests/unit/sandbox",
-    "tests/unit/cli/test_cli_listen.py",
+    "tests/extras/elsewhere/test_cli_listen.py",
     "tests/conformance",
     "tests/planted/explore",
     "tests/vm/hosts",
