@@ -76,9 +76,6 @@ def with_options(port: Callable[[], object], of: str) -> Option:
     return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
 
 
-# Where trials and crash states are made: on this host, or on a cluster that an extra opens.
-
-
 class Cluster(Protocol):
     """What an extra registers in the group `powercut.clusters` is called with what `--cluster`
     names, and opens one of these.

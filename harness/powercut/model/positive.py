@@ -95,6 +95,7 @@ class PositiveControl:
 
     @property
     def told(self) -> str:
+        """What was found, in words."""
         return f"{self.found:,} of {self.acknowledged:,} operations {self.where.words}"
 
     @property

@@ -85,6 +85,7 @@ class CaptureRecording:
         )
 
     def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
+        """Its crash states."""
         return FolderSpace(self.folder, promise, self.history, lying=lying)
 
 

@@ -105,6 +105,7 @@ class Recording:
 
     @cached_property
     def space(self) -> StateSpace:
+        """All crash states."""
         if self.known_promises is not None:
             return StateSpace(self.timeline, self.known_promises.requirements)
         if self.layout is None:

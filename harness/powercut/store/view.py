@@ -55,6 +55,7 @@ class RecordingView:
 
     @property
     def end_ns(self) -> int:
+        """The cut, else the last thing known."""
         if self.cut_ns is not None:
             return self.cut_ns
         last = [self.start_ns]

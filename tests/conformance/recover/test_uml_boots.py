@@ -26,6 +26,9 @@ LOOKS = (
 )
 
 
+PYTHON = Path(sys.executable).resolve()
+"""Not the environment's: a checkout below /tmp is not there."""
+
 NAMES = (
     "import os, socket, uuid; name = socket.gethostname(); "
     "os.write(3, ('%012x %s %s %d' % (uuid.getnode(), name, socket.gethostbyname(name), "
@@ -47,7 +50,7 @@ def test_each_recovery_is_on_the_machine_of_the_run_and_has_other_pids(tmp_path:
     """Also where one guest recovers two recordings, one after the other."""
     plans = [
         RecoveryPlan.of(
-            "ext4", "", "/host/mnt", (sys.executable, "-I", "-S", "-c", NAMES),
+            "ext4", "", "/host/mnt", (str(PYTHON), "-I", "-S", "-c", NAMES),
             host=HostRoot("/", ("PATH=/usr/bin:/bin",), machine=MachineIdentity(seed)),
         )
         for seed in (3, 4)

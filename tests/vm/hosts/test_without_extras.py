@@ -24,7 +24,7 @@ case $1 in
 run)
     say ready; n=1
     while [ "$n" -le 20 ]; do say "? $n"; echo "$n" >"$2/$n"; say "+ $n"; n=$((n + 1)); done ;;
-check) cd "$2" && for f in *; do if [ -s "$f" ]; then say "= $f"; fi; done ;;
+check) cd "$2" && for f in *; do if [ "$(cat "$f")" ]; then say "= $f"; fi; done ;;
 esac
 """
 
