@@ -368,9 +368,6 @@ def _same(state: CrashState) -> CrashState:
     return state
 
 
-# Counts what an exploration has checked, and says what it has not looked at.
-
-
 class Tally:
     """States and recoveries so far.
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from powercut.model.errors import HostError
@@ -52,13 +52,16 @@ def loaded(place: str) -> Any:
         ) from error
 
 
-def broken() -> Iterator[tuple[str, str]]:
-    """Of each thing that an extra has registered and that fails: what is wrong, and what to do."""
+def broken() -> Iterable[tuple[str, str]]:
+    """Of each extra that fails in something that it has registered: what, and what to do."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - as above
 
     groups = [group for group in entry_points().groups if group.startswith("powercut.")]
+    found: dict[str, tuple[str, str]] = {}
     for place in (place for group in groups for place in registered(group).values()):
         try:
             loaded(place)
         except HostError as error:
-            yield str(error), error.hint
+            module = place.partition(":")[0]
+            found.setdefault(module.rpartition(".")[0] or module, (str(error), error.hint))
+    return found.values()

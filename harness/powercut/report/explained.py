@@ -152,9 +152,6 @@ def _what_was_exposed(exposure: Exposure, any_lost: bool) -> str:
     return f"{sentence}." if any_lost else f"{sentence}: a cut in that time may lose them."
 
 
-# Which of several disks is to blame, in a sentence.
-
-
 def blamed(disks: Sequence[DiskShare]) -> list[str]:
     """A sentence for each disk that lied, or was sent no flush, where another did and was not."""
     if not any(disk.flushes > disk.ignored for disk in disks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from powercut.model.errors import UsageError
+from powercut.model.errors import HostError, UsageError
 from powercut.model.extras import loaded, registered
 from powercut.report.junit import junit_xml
 from powercut.report.page.run import html_report
@@ -21,11 +21,11 @@ def write_reports(result: ResultDir) -> Path:
     return result.write_file("report.html", html_report(result, run).encode())
 
 
-# The page of a recording, as the extra makes it that registers `powercut.pages`.
-
-
 def recording_page(folder: Path) -> str:
-    """As HTML.  Raises UsageError where no extra makes pages, DamagedRecording."""
+    """As HTML, made by an extra's `powercut.pages`.
+
+    Raises UsageError where none has them, HostError for a broken one, DamagedRecording.
+    """
     for place in registered("powercut.pages").values():
         text: str = loaded(place)(folder)
         return text
@@ -33,9 +33,13 @@ def recording_page(folder: Path) -> str:
 
 
 def write_recording_page(folder: Path) -> None:
-    """Makes report.html of what the recording's folder holds, if there is an extra for that.
+    """Makes report.html of what the recording's folder holds, if an extra can.
 
     Raises HostError, DamagedRecording.
     """
-    if registered("powercut.pages"):
-        write_atomic(folder / REPORT, recording_page(folder).encode())
+    for place in registered("powercut.pages").values():
+        try:
+            made = loaded(place)
+        except HostError:  # `powercut doctor` says why
+            return
+        write_atomic(folder / REPORT, made(folder).encode())

@@ -12,12 +12,14 @@ import enum
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from pydantic.fields import FieldInfo
 
 from powercut.documented import descriptions_of
+from powercut.model.errors import HostError
 from powercut.model.extras import loaded, registered
 from powercut.paths import ROOT
 from powercut.scenario.load import ScenarioFile
@@ -35,16 +37,16 @@ REFERENCE: Final = "scenario-reference.md"
 
 def published() -> dict[str, str]:
     """The text of every schema, by its path below docs/."""
-    return {
+    texts = {
         "schema/scenario.schema.json": _json(scenario_schema()),
         "schema/preset.schema.json": _json(preset_schema()),
         "schema/verdict.schema.json": _json(_result_schema(RunResult, "verdict")),
         "schema/campaign.schema.json": _json(_result_schema(CampaignOutcome, "campaign")),
-        **{
-            f"schema/{name}.schema.json": _json(_result_schema(loaded(place), name))
-            for name, place in registered("powercut.schemas").items()
-        },
     }
+    for name, place in registered("powercut.schemas").items():
+        with suppress(HostError):  # a broken extra has none
+            texts[f"schema/{name}.schema.json"] = _json(_result_schema(loaded(place), name))
+    return texts
 
 
 def _json(value: Mapping[str, Any]) -> str:

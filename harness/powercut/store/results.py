@@ -337,9 +337,6 @@ class CampaignOutcome(Record):
         return exit_status([cell for run in self.runs for cell in run.cells])
 
 
-# What the trials of a cell add up to.
-
-
 class CellSums:
     """Takes the trials of a cell in their order."""
 

@@ -24,7 +24,6 @@ from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.extras import registered
 from powercut.model.verdict import Verdict
 from powercut.paths import from_here
 from powercut.report import words
@@ -44,7 +43,7 @@ from powercut.store.progress import read_progress
 from powercut.store.trial_dir import TrialDir
 from powercut_extras.pages.examined import Unchanged
 from powercut_extras.pages.history_page import history_html
-from powercut_extras.pages.history_reader import capture_time, read_history
+from powercut_extras.pages.history_reader import capture_time, certificates_here, read_history
 from powercut_extras.pages.live import Live, live_of
 from powercut_extras.pages.recording import (
     RECORDED,
@@ -178,11 +177,11 @@ def _so_far(folder: Path) -> str:
 
 def _certificates(root: Path) -> Iterator[Listed]:
     """Those that are drawn up, and those whose runs have not all come to their end."""
-    if not registered("powercut.certificates"):
+    if (made := certificates_here()) is None:
         return
     names = (CERTIFICATE_ORDER, CERTIFICATE)
     for folder in dict.fromkeys(path.parent for name in names for path in _below(root, name)):
-        one = certificates().listed(folder)
+        one = made.listed(folder)
         link = _link(root, folder, CERTIFICATE_PAGE) if one.verdict is not None else ""
         live = _live_below(folder) if one.running else None
         said = one.said + ("" if live is None else "; the next one:")

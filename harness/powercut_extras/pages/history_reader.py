@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from powercut.model.errors import DamagedRecording, PowercutError, UsageError
-from powercut.model.extras import registered
+from powercut.model.errors import DamagedRecording, HostError, PowercutError, UsageError
 from powercut.model.verdict import Verdict
 from powercut.report.certificates import (
     CERTIFICATE,
     CellThen,
+    Certificates,
     Night,
     certificates,
     versions_of,
@@ -100,9 +100,17 @@ def read_history(
     return History(results, tuple(series), tuple(damaged))
 
 
+def certificates_here() -> Certificates | None:
+    """None where no extra has certificates, or it is broken."""
+    try:
+        return certificates()
+    except (UsageError, HostError):
+        return None
+
+
 def _certificates(root: Path) -> Iterator[Path]:
     """Each certificate below a folder of results, of certificates, or of one profile's."""
-    if not registered("powercut.certificates"):
+    if certificates_here() is None:
         return
     inner = root / "certify"
     yield from _files(inner if inner.is_dir() else root, CERTIFICATE)

@@ -35,6 +35,15 @@ POINTS = """[powercut.commands]
 greet = greeting:greet
 run = greeting:run
 grumble = grumbling:grumble
+
+[powercut.certificates]
+bad = grumbling:certificates
+
+[powercut.importers]
+bad = grumbling:logs
+
+[powercut.schemas]
+bad = grumbling:Model
 """
 
 
@@ -75,7 +84,7 @@ def test_no_extra_takes_the_name_of_a_command_of_the_core(others):
     assert "Runs scenarios" in powercut("run", "--help", path=others).stdout
 
 
-def test_one_that_is_broken_is_a_line_of_doctor_and_stops_nothing_else(others):
+def test_one_that_is_broken_is_a_line_of_doctor_and_stops_nothing_else(others, tmp_path):
     done = powercut("grumble", path=others)
     assert done.returncode == 3
     assert done.stderr.splitlines() == [
@@ -86,6 +95,8 @@ def test_one_that_is_broken_is_a_line_of_doctor_and_stops_nothing_else(others):
     assert powercut("list", "presets", path=others).returncode == 0
     told = powercut("doctor", "--json", "-", path=others)
     assert told.stdout.count("this extra cannot be used") == 1
+    for words in (["verify", "--help"], ["import", "--help"], ["init", str(tmp_path / "new")]):
+        assert powercut(*words, path=others).returncode == 0, words
     assert told.returncode == powercut("doctor", "--json", "-", path=others.parent).returncode
 
 

@@ -7,12 +7,14 @@ import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
+import pytest
 from recording_view import view
 
+from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report.junit import junit_xml
 from powercut.report.page.telling import timeline_svg
-from powercut.report.publish import write_reports
+from powercut.report.publish import recording_page, write_recording_page, write_reports
 from powercut.report.terminal.story import last_moments
 from powercut.store.view import RecordingView
 
@@ -134,3 +136,12 @@ def test_junit(make):
     properties = {p.attrib["name"]: p.attrib["value"] for p in lying.iter("property")}
     assert properties["lost_lsns"] == "1-302"
     assert properties["verdict"] == "lossy"
+
+
+@pytest.mark.parametrize("found", [{}, {"recording": "no_such_module:recording_html"}])
+def test_without_the_extra_a_recording_has_no_page_and_nothing_fails(tmp_path, monkeypatch, found):
+    monkeypatch.setattr("powercut.report.publish.registered", lambda _: found)
+    write_recording_page(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises((UsageError, HostError), match=r"not installed|cannot be used"):
+        recording_page(tmp_path)

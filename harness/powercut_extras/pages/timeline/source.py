@@ -16,7 +16,7 @@ from powercut.crash.arrays import I64
 from powercut.crash.exposure import exposure
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState, StateSpace
-from powercut.model.errors import DamagedRecording, PowercutError
+from powercut.model.errors import DamagedRecording, HostError, PowercutError
 from powercut.model.extras import loaded, registered
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
@@ -171,7 +171,7 @@ def _of_disk(path: Path) -> Source:
     audit = None
     try:
         audit = _picture(directory, len(recording.timeline.requests))
-    except DamagedRecording as error:
+    except (DamagedRecording, HostError) as error:  # damaged, or of a broken extra
         problems.append(str(error))
     live = [] if cut is None else [Shown("cut", cut_state(recording.space))]
     return Source(
