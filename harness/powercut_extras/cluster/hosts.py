@@ -24,6 +24,7 @@ FOLDER: Final = ".cache/powercut-cluster"
 _AT_ONCE: Final = 16
 _CONNECT_S: Final = 20.0
 _INSTALL_S: Final = 1800.0
+_KEEPALIVE_S: Final = 5  # so that a link that is dead is noticed
 
 _PREPARE: Final = f"""\
 set -e; cd; mkdir -p {FOLDER}; cd {FOLDER}
@@ -98,6 +99,7 @@ def _run(name: str, script: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
         with connection:
             _know_hosts(connection.client, paramiko.RejectPolicy())
             connection.open()
+            connection.transport.set_keepalive(_KEEPALIVE_S)
             sent, said, told = connection.client.exec_command(
                 f"sh -c {shlex.quote(script)}", timeout=_INSTALL_S
             )
