@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from powercut.model.errors import HostError, UsageError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 
 if TYPE_CHECKING:
     from powercut.campaign.run import Run
@@ -60,8 +60,8 @@ class ForeignLogs(Protocol):
 
 def foreign_logs() -> ForeignLogs:
     """Raises UsageError where no extra has them, HostError for one that is broken."""
-    for place in registered("powercut.importers").values():
-        return cast(ForeignLogs, loaded(place))
+    if (found := provided("powercut.importers")) is not None:
+        return cast(ForeignLogs, found)
     raise UsageError(
         "powercut's extra `logs`, which reads and writes logs of other tools, is not installed"
     )
@@ -97,9 +97,8 @@ class Cluster(Protocol):
 
 def open_cluster(named: str) -> AbstractContextManager[Cluster]:
     """The cluster that `--cluster` names.  Raises UsageError, HostError."""
-    for place in registered("powercut.clusters").values():
-        opened: AbstractContextManager[Cluster] = loaded(place)(named)
-        return opened
+    if (opens := provided("powercut.clusters")) is not None:
+        return cast(AbstractContextManager[Cluster], opens(named))
     raise UsageError("--cluster: no extra that opens one is installed", hint="leave it out")
 
 

@@ -207,9 +207,6 @@ def _instant(drawn: tuple[Group, CrashState | None]) -> int:
     return -1 if drawn[1] is None else drawn[1].instant
 
 
-# Crash states drawn by fair coins, one for each atomic unit that is not durable.
-
-
 def drawn_by_coins(
     space: StateSpace, instant: int, draw: random.Random, *, policy: str
 ) -> CrashState:

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from powercut.machine.guest.image import current_guest_image
 from powercut.machine.patience import patience, processor_quota
 from powercut.machine.qemu.accelerator import accelerator_proof, qemu_version
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.extras import broken, loaded, registered
+from powercut.model.extras import loaded, registered
 from powercut.model.machine import Accelerator
 from powercut.model.units import count
 from powercut.paths import (
@@ -347,7 +348,7 @@ def examine(*, fresh: bool = False, patience_s: float | None = None) -> list[Pro
     for name in registered(_EXTRAS):
         with suppress(HostError):  # said in a line of its own
             probes.append(_of_extra(name, fresh=fresh))
-    return [*probes, *(Probe("extra", False, "broken", *said) for said in broken())]
+    return [*probes, *(Probe("extra", False, "broken", *said) for said in _broken())]
 
 
 def requirement(name: str) -> Probe:
@@ -358,6 +359,19 @@ def requirement(name: str) -> Probe:
 def _of_extra(name: str, *, fresh: bool) -> Probe:
     found: Probe = loaded(registered(_EXTRAS)[name])(fresh=fresh)
     return found
+
+
+def _broken() -> Iterable[tuple[str, str]]:
+    """Of each extra that fails in something that it has registered: what, and what to do."""
+    groups = [group for group in entry_points().groups if group.startswith("powercut.")]
+    found: dict[str, tuple[str, str]] = {}
+    for place in (place for group in groups for place in registered(group).values()):
+        try:
+            loaded(place)
+        except HostError as error:
+            module = place.partition(":")[0]
+            found.setdefault(module.rpartition(".")[0] or module, (str(error), error.hint))
+    return found.values()
 
 
 def can_run(probes: Iterable[Probe]) -> bool:

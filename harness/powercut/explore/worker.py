@@ -38,7 +38,6 @@ from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf
-from powercut.rig.scratch import scratch
 from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import NOTHING_LATER, AcksByLines, StateClaims
 from powercut.workload.table import workload_of
@@ -76,7 +75,6 @@ class LocalWorker(ResourceOwner):
         )
 
     def _open(self, stack: ExitStack) -> None:
-        self._folder = stack.enter_context(scratch())
         stack.enter_context(self._states)
         # Asked once: it takes long to see whether an object has all methods of a protocol.
         engine = self._states.engine

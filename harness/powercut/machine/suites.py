@@ -10,7 +10,7 @@ from typing import Protocol, cast
 from powercut.machine.guest.kernel_package import Kernel
 from powercut.machine.qemu.build import QemuBuild
 from powercut.model.errors import HostError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 
 
 class Suites(Protocol):
@@ -38,8 +38,8 @@ class Suites(Protocol):
 
 def suites() -> Suites:
     """What an extra has registered as `powercut.suites`.  Raises HostError where none has."""
-    for place in registered("powercut.suites").values():
-        return cast(Suites, loaded(place))
+    if (found := provided("powercut.suites")) is not None:
+        return cast(Suites, found)
     raise HostError(
         "programs of other Debian suites need powercut's extra `suites`, which is not installed",
         hint="leave the suite out, or give a path",

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from powercut.model.errors import HostError
@@ -52,16 +52,9 @@ def loaded(place: str) -> Any:
         ) from error
 
 
-def broken() -> Iterable[tuple[str, str]]:
-    """Of each extra that fails in something that it has registered: what, and what to do."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
+def provided(group: str) -> Any:
+    """What fills that group, of several extras the first; None where none does.
 
-    groups = [group for group in entry_points().groups if group.startswith("powercut.")]
-    found: dict[str, tuple[str, str]] = {}
-    for place in (place for group in groups for place in registered(group).values()):
-        try:
-            loaded(place)
-        except HostError as error:
-            module = place.partition(":")[0]
-            found.setdefault(module.rpartition(".")[0] or module, (str(error), error.hint))
-    return found.values()
+    Raises HostError where the extra is broken.
+    """
+    return next((loaded(place) for place in registered(group).values()), None)

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from powercut.model.errors import UsageError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 from powercut.model.verdict import Verdict
-from powercut.store.component import Component
+
+if TYPE_CHECKING:
+    from powercut.store.component import Component
 
 CERTIFICATE: Final = "certificate.json"
 CERTIFICATE_ORDER: Final = "order.json"
@@ -105,8 +107,8 @@ class Certificates(Protocol):
 
 def certificates() -> Certificates:
     """Raises UsageError where no extra has them, HostError for one that is broken."""
-    for place in registered("powercut.certificates").values():
-        return cast(Certificates, loaded(place))
+    if (found := provided("powercut.certificates")) is not None:
+        return cast(Certificates, found)
     raise UsageError("powercut's extra `certify`, which has certificates, is not installed")
 
 

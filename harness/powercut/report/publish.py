@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from powercut.model.errors import HostError, UsageError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 from powercut.report.junit import junit_xml
 from powercut.report.page.run import html_report
 from powercut.store.files import write_atomic
@@ -26,9 +27,8 @@ def recording_page(folder: Path) -> str:
 
     Raises UsageError where none has them, HostError for a broken one, DamagedRecording.
     """
-    for place in registered("powercut.pages").values():
-        text: str = loaded(place)(folder)
-        return text
+    if (made := provided("powercut.pages")) is not None:
+        return cast(str, made(folder))
     raise UsageError("powercut's extra `pages`, which makes pages of recordings, is not installed")
 
 
@@ -37,9 +37,9 @@ def write_recording_page(folder: Path) -> None:
 
     Raises HostError, DamagedRecording.
     """
-    for place in registered("powercut.pages").values():
-        try:
-            made = loaded(place)
-        except HostError:  # `powercut doctor` says why
-            return
+    try:
+        made = provided("powercut.pages")
+    except HostError:  # `powercut doctor` says why
+        return
+    if made is not None:
         write_atomic(folder / REPORT, made(folder).encode())

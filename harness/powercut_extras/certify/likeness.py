@@ -6,12 +6,13 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from typing import cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from powercut.model.errors import UsageError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 from powercut.scenario.likeness import Likeness
 from powercut.scenario.place import OF_A_MACHINE
 from powercut.scenario.refusal_several import NAMELESS
@@ -31,9 +32,8 @@ def likeness_here(name: str | None, definition: str | None, connect: str | None)
 
     Raises UsageError, HostError.
     """
-    for place in registered("powercut.definitions").values():
-        found: Likeness = loaded(place)(name, definition, connect)
-        return found
+    if (reads := provided("powercut.definitions")) is not None:
+        return cast(Likeness, reads(name, definition, connect))
     raise UsageError("no extra that reads definitions of machines is installed")
 
 

@@ -12,7 +12,6 @@ import click
 from powercut.cli.options import FILE, jobs_option
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
-from powercut.report import words
 from powercut.report.certificates import (
     CERTIFICATE,
     CellThen,
@@ -47,6 +46,7 @@ def _verify(path: Path, json_file: Path | None, **options: Any) -> int:
 
 
 def _listed(folder: Path) -> Listed:
+    from powercut.report import words
     from powercut_extras.certify.order import CertificateDir, read_certificate
 
     try:

@@ -4,19 +4,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 from typing import Final
 
 from powercut.doctor.host import Probe
 from powercut.machine.package import output_of
 from powercut.model.errors import HostError
 from powercut.paths import INSTALLED
+from powercut.sandbox.confined import find_tool
 
 _PYTHON: Final = "apt-get install libvirt-dev; " + (
     "pipx inject powercut libvirt-python" if INSTALLED else ".venv/bin/pip install -e '.[libvirt]'"
 )
-_ROOT_TOOLS: Final = ":/usr/sbin:/sbin"
 
 
 def probe(*, fresh: bool) -> Probe:
@@ -26,14 +24,13 @@ def probe(*, fresh: bool) -> Probe:
     if importlib.util.find_spec("libvirt") is None:
         lacks.append("no Python module libvirt")
         remedies.append(_PYTHON)
-    path = os.environ.get("PATH", "") + _ROOT_TOOLS
-    daemon = shutil.which("libvirtd", path=path) or shutil.which("virtqemud", path=path)
+    daemon = find_tool("libvirtd") or find_tool("virtqemud")
     if daemon is None:
         lacks.append("no libvirtd")
         remedies.append("apt-get install libvirt-daemon-system")
     if lacks:
         limit = f"{', '.join(lacks)}: only QEMU itself can be tested"
-        return Probe("libvirt", False, daemon or "nothing usable", limit, "; ".join(remedies))
+        return Probe("libvirt", False, str(daemon or "nothing usable"), limit, "; ".join(remedies))
     try:
         return Probe("libvirt", True, output_of([str(daemon), "--version"]))
     except HostError as error:

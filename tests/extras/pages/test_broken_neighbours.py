@@ -15,7 +15,7 @@ def test_without_certificates_the_runs_are_listed(made, monkeypatch, found):
     folder = root / "certify" / "quick" / "20260101T000000Z-1"
     folder.mkdir(parents=True)
     (folder / "certificate.json").write_text("{}")
-    monkeypatch.setattr("powercut.report.certificates.registered", lambda _: found)
+    monkeypatch.setattr("powercut.model.extras.registered", lambda _: found)
     page = index_html(root)
     assert "first-light" in page
     assert "certificate.html" not in page

@@ -104,11 +104,12 @@ def test_those_of_this_project_are_registered_once_and_work():
     """A broken one would be missing, and nothing else would say so."""
     from importlib.metadata import entry_points
 
-    from powercut.model.extras import broken, registered
+    from powercut.doctor.host import _broken
+    from powercut.model.extras import registered
 
     written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     for group, mine in written.items():
         assert dict(registered(group)).items() >= mine.items()
         found = [one.name for one in entry_points(group=group) if one.name in mine]
         assert len(found) == len(set(found))
-    assert list(broken()) == []
+    assert list(_broken()) == []

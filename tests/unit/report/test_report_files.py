@@ -140,7 +140,7 @@ def test_junit(make):
 
 @pytest.mark.parametrize("found", [{}, {"recording": "no_such_module:recording_html"}])
 def test_without_the_extra_a_recording_has_no_page_and_nothing_fails(tmp_path, monkeypatch, found):
-    monkeypatch.setattr("powercut.report.publish.registered", lambda _: found)
+    monkeypatch.setattr("powercut.model.extras.registered", lambda _: found)
     write_recording_page(tmp_path)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises((UsageError, HostError), match=r"not installed|cannot be used"):

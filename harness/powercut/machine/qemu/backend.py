@@ -260,9 +260,6 @@ def _naming(key: str, choice: str) -> Iterator[None]:
         raise type(error)(f"{key}: {choice}: {error}", hint=error.hint) from None
 
 
-# The QEMU of a machine: the host's, another suite's, or one that is given.
-
-
 def qemu_of(choice: str, *, deadline: float) -> QemuBuild:
     """The QEMU that `choice` means: `host`, a suite, or an absolute path.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import DamagedRecording, HostError, PowercutError
-from powercut.model.extras import loaded, registered
+from powercut.model.extras import provided
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
@@ -229,10 +229,8 @@ def _of_folder(directory: CaptureDir) -> Source:
 
 
 def _picture(directory: TrialDir, requests: int) -> Picture | None:
-    for place in registered("powercut.pictures").values():
-        found: Picture | None = loaded(place)(directory, requests)
-        return found
-    return None
+    picture_of = provided("powercut.pictures")
+    return None if picture_of is None else cast(Picture | None, picture_of(directory, requests))
 
 
 def _last_ns(space: StateSpace) -> int:
