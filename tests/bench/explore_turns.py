@@ -16,6 +16,7 @@ from pathlib import Path
 
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
+from powercut.recording.sealed import SealedTrial
 from powercut.store.trial_dir import TrialDir
 
 
@@ -40,7 +41,10 @@ def main() -> None:
             waited_s += time.monotonic() - begun
 
     result = explore(
-        TrialDir(Path(asked["trial"]), Path(asked["run"])), wanted, keep=False, on_event=wait
+        SealedTrial(TrialDir(Path(asked["trial"]), Path(asked["run"]))),
+        wanted,
+        keep=False,
+        on_event=wait,
     )
     told = {
         "verdict": result.verdict.name,

@@ -16,6 +16,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.state_images import StateImages
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image
@@ -57,7 +58,7 @@ def bench_raw() -> list[Figure]:
             ours, images = [], []
             for turn in range(_TURNS):
                 wanted = ExploreRequest(budget=Budget(states=_STATES), confirm=False, seed=turn)
-                explored = explore(trial, wanted, keep=False)
+                explored = explore(SealedTrial(trial), wanted, keep=False)
                 ours.append(explored.states_per_s)
                 images.append(_image_by_image(recorded, turn, folder / "state.img"))
             figures.append(

@@ -21,6 +21,7 @@ from typing import Any
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.worker import LocalWorker
+from powercut.recording.sealed import SealedTrial
 from powercut.recover.port import ImageWrite
 from powercut.recover.state_image import StateImage
 from powercut.recover.uml.origin import Origin
@@ -83,7 +84,7 @@ def main() -> None:
     LocalWorker.judge_second = of_recovery  # type: ignore[method-assign]
     budget = Budget(states=asked["states"])
     wanted = ExploreRequest(budget=budget, seed=asked["seed"], after=asked["after"])
-    explore(trial, wanted, keep=False)
+    explore(SealedTrial(trial), wanted, keep=False)
 
 
 if __name__ == "__main__":

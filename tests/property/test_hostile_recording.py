@@ -21,6 +21,7 @@ from powercut.crash.legality import why_illegal
 from powercut.model.errors import DamagedRecording
 from powercut.recording import state_ref
 from powercut.recording.disk_places import filesystem_of, places_of
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
@@ -79,13 +80,13 @@ def trial(tmp_path):
 
 def everything(trial):
     """What commands do with a recording that they were given."""
-    judge_recording(trial)
+    judge_recording(SealedTrial(trial))
     recording = open_trial(trial)
     exposure(recording.evidence)
 
 
 def test_the_recording_is_judged(trial):
-    result = judge_recording(trial)
+    result = judge_recording(SealedTrial(trial))
     assert result.commits_acked == 2
     assert [str(span) for span in result.lost_lsns] == ["2"]
 

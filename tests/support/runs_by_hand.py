@@ -21,13 +21,15 @@ from powercut.channel.wire import Message, MessageType
 from powercut.disk.capture import CaptureDisk
 from powercut.model.contract import CutPolicy
 from powercut.model.observation import Extent, Observation
+from powercut.recording.sealed import SealedTrial
 from powercut.rig import commands
 from powercut.rig.commands import run_id_of
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell, Trial
 from powercut.store.layout import ResultDir
-from powercut.store.results import RunResult, TrialResult
+from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir, TrialRecord, new_recording, text_digest
+from powercut.store.trial_result import TrialResult
 from powercut.verdict.judge import judge_recording
 from powercut.wal.layout import SlotState
 from powercut.wal.record import record_bytes
@@ -69,7 +71,7 @@ def make_run(
     for cell in plan.cells:
         for trial in cell.trials:
             place = record(run, cell, trial, early=early)
-            result = judge_recording(place)
+            result = judge_recording(SealedTrial(place))
             place.write_verdict(result)
             trials.setdefault(cell.name, []).append(result)
     run.write_verdict(

@@ -308,7 +308,7 @@ def test_test_files_have_unique_names() -> None:
 
 
 PARTS_OF_A_VERDICT = re.compile(
-    r"\b(judge_recording|judge_lines|judge_wire|with_states)\b|(?<!class )CaptureResult\("
+    r"\b(judge_recording|OperationsClaimed|RecordsClaimed|with_states)\b|(?<!class )CaptureResult\("
 )
 
 

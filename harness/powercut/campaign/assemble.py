@@ -12,7 +12,8 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import Expect
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import CellResult, ControlResult, TrialResult
+from powercut.store.results import CellResult, ControlResult
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import Control, controls_for, same_run
 from powercut.verdict.controls import with_controls
 

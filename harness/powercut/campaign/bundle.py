@@ -32,6 +32,7 @@ from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.consent import foreign_commands, not_repeated
 from powercut.recording.materialize import open_recording, resolve_state
 from powercut.recording.open_recording import IMPORT_FILE, find_recording
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.state_ref import path_of, save, saved
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
@@ -39,8 +40,9 @@ from powercut.store.files import host_errors
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size, open_evidence
-from powercut.store.results import RunResult, TrialResult
+from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.store.witness import read_witness
 from powercut.trial.controls import controls_for, same_run
 from powercut.verdict.judge import verdict_of
@@ -137,7 +139,7 @@ def _judged(trial: TrialDir) -> TrialResult:
     Raises HostError if it cannot be judged here, and was when it was recorded.
     """
     with EngineShelf() as shelf:
-        result = verdict_of(trial, RecoveredStates(shelf, again=True))
+        result = verdict_of(SealedTrial(trial), RecoveredStates(shelf, again=True))
     if result.verdict is not Verdict.INCONCLUSIVE:
         return result
     with suppress(DamagedRecording):

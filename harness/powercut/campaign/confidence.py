@@ -17,7 +17,7 @@ from powercut.scenario.settings import Expect
 from powercut.trial.controls import same_run
 
 if TYPE_CHECKING:
-    from powercut.store.results import TrialResult
+    from powercut.store.trial_result import TrialResult
 
 AT_MOST: Final = 0.01
 """The upper bound on the loss probability that is asked for by default."""

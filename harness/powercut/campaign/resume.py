@@ -19,13 +19,14 @@ from typing import Any, Final
 from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import Plan
 from powercut.store.component import COMPONENTS, RunComponents, read_components, write_components
 from powercut.store.layout import ResultDir
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import same_run
 from powercut.trial.job import TrialJob
 from powercut.verdict.judge import verdict_of
@@ -138,7 +139,7 @@ def earlier_result(
     known = result = _verdict_beside(trial, record)
     if result is None:
         trial.check_seal()
-        result = verdict_of(trial, RecoveredStates(shelf))
+        result = verdict_of(SealedTrial(trial), RecoveredStates(shelf))
     if result.result_directory != trial.relative:  # of a control that another run had made
         result = result.model_copy(update={"result_directory": trial.relative})
     if result != known:

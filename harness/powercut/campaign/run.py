@@ -50,6 +50,7 @@ from powercut.model.events import (
     TrialPhase,
 )
 from powercut.model.verdict import Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.commands import run_id_of
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.load_meter import LoadMeter
@@ -60,8 +61,9 @@ from powercut.scenario.settings import Parameters
 from powercut.store.host_load import LOAD, load_of_sessions
 from powercut.store.layout import ResultDir
 from powercut.store.progress import Busy, RunProgress, remove_progress, write_progress
-from powercut.store.results import RunResult, TrialResult, wanted_verdict
+from powercut.store.results import RunResult, wanted_verdict
 from powercut.store.trial_dir import TrialDir, text_digest
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import Control, begins_alike, same_run
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial
@@ -340,7 +342,9 @@ class Run:
         """Records the trial, judges it, and writes the verdict beside it."""
         record_trial(self.rig, job, directory, notify, self.shelf)
         watch = self.progress.states(job.cell, job.trial.number)
-        result = verdict_of(directory, RecoveredStates(self.shelf, on_event=watch), notify)
+        result = verdict_of(
+            SealedTrial(directory), RecoveredStates(self.shelf, on_event=watch), notify
+        )
         if self.interrupted.is_set():  # its engine may have been taken away: judged when resumed
             raise CancelledError
         directory.write_verdict(result)

@@ -29,7 +29,7 @@ from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.events import RunEvent
-from powercut.recording.bound import check_scenario
+from powercut.recording.sealed import SealedTrial, check_scenario
 from powercut.rig.components import engine_fallback
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.load import load_scenario
@@ -37,8 +37,9 @@ from powercut.scenario.plan import Plan, derive_seed
 from powercut.scenario.settings import Parameters
 from powercut.store.host_load import load_of_sessions
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import RunResult, TrialResult
+from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import same_run
 from powercut.verdict.judge import verdict_of
 
@@ -77,7 +78,7 @@ def verify(
             record = trial.read_record()
             if record.control is None:
                 _check_belongs(directory, plan, trial, record, settings)
-            result = verdict_of(trial, RecoveredStates(shelf, again=True))
+            result = verdict_of(SealedTrial(trial), RecoveredStates(shelf, again=True))
             if record.control is None:
                 trials.setdefault(record.cell, []).append(result)
             else:

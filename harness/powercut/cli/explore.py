@@ -31,6 +31,7 @@ from powercut.cli.options import (
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
+from powercut.recording.sealed import SealedTrial
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from powercut.explore.request import ExploreRequest, Listener
     from powercut.model.verdict import Verdict
     from powercut.store.exploration import ExploreResult
-    from powercut.store.results import TrialResult
     from powercut.store.trial_dir import TrialDir
+    from powercut.store.trial_result import TrialResult
 
 POLICIES = (
     "durable-only",
@@ -193,43 +194,45 @@ def _explore_trials(
     console = console_beside(json_file)
     results = []
     statuses = []
-    for trial, result in _results(trials, wanted, cluster, console):
-        judged = _judged(trial, result)
-        unit = words.unit_of(trial.read_record().parameters)
+    for sealed, result in _results(trials, wanted, cluster, console):
+        judged = _judged(sealed, result)
+        unit = words.unit_of(sealed.parameters)
         stories = (
-            stories_of(ProgramCut.of_states(trial, result)) if unit is words.OPERATIONS else ()
+            stories_of(ProgramCut.of_states(sealed, result)) if unit is words.OPERATIONS else ()
         )
         print_exploration(console, result, unit, tuple(stories), judged)
         results.append(result)
-        statuses.append(_status(trial, result.verdict if judged is None else judged.verdict))
+        statuses.append(
+            _status(sealed.directory, result.verdict if judged is None else judged.verdict)
+        )
     write_json(_as_json(results), json_file)
     return max(statuses, key=(0, 3, 1).index)
 
 
-def _judged(trial: TrialDir, explored: ExploreResult) -> TrialResult | None:
+def _judged(sealed: SealedTrial, explored: ExploreResult) -> TrialResult | None:
     """The verdict that the recording deserves with these states; None if they are those of another
     disk.
     """
     from powercut.explore.trial import StatesExplored
-    from powercut.recording.trial_recording import open_trial
     from powercut.verdict.judge import verdict_of
 
-    if explored.atomic_unit != open_trial(trial).space.unit:
+    if explored.atomic_unit != sealed.opened.space.unit:
         return None
-    return verdict_of(trial, StatesExplored(explored))
+    return verdict_of(sealed, StatesExplored(explored))
 
 
 def _results(
     trials: Sequence[TrialDir], wanted: ExploreRequest, cluster: str | None, console: Console
-) -> Iterator[tuple[TrialDir, ExploreResult]]:
+) -> Iterator[tuple[SealedTrial, ExploreResult]]:
     """The outcome of each, made here or on a cluster."""
     if cluster is None:
         from powercut.explore.explorer import explore as run
 
         for trial in trials:
+            sealed = SealedTrial(trial)
             with _progress(console, trial, wanted) as listener:
-                result = run(trial, wanted, on_event=listener)
-            yield trial, result
+                result = run(sealed, wanted, on_event=listener)
+            yield sealed, result
         return
     from powercut.cli.extras import open_cluster
     from powercut.model.events import Notice, RunEvent
@@ -242,7 +245,7 @@ def _results(
         for trial in trials:
             with _progress(console, trial, wanted) as listener:
                 result = opened.explore(trial, wanted, on_event=tell, on_progress=listener)
-            yield trial, result
+            yield SealedTrial(trial), result
 
 
 def _refuse_for_import(atomic_unit: str | None, *, second_cuts: bool, cluster: str | None) -> None:

@@ -34,7 +34,7 @@ from powercut.explore.work import Deepen, Recoveries, StateJudgement
 from powercut.model.contract import CutKind
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding
-from powercut.recording.trial_recording import under_cut
+from powercut.recording.sealed import under_cut
 from powercut.recover.port import ImageWrite
 from powercut.recover.state_image import laid_over
 from powercut.workload.port import NOTHING_LATER, LaterClaims

@@ -55,7 +55,7 @@ from powercut.explore.work import (
 from powercut.model.confidence import log2_sum
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.consent import require_consent
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import require_recorded_program
 from powercut.rig.scratch import scratch
@@ -66,13 +66,12 @@ from powercut.store.exploration import (
     write_exploration,
 )
 from powercut.store.states_recovered import StatesAtAcks
-from powercut.store.trial_dir import TrialDir
 
 _EVENT_S: Final = 0.2
 
 
 def explore(
-    trial: TrialDir,
+    sealed: SealedTrial,
     wanted: ExploreRequest | None = None,
     *,
     keep: bool = True,
@@ -80,7 +79,7 @@ def explore(
     shelf: EngineShelf | None = None,
     spread: Spread | None = None,
 ) -> ExploreResult:
-    """Explores the recording in `trial`; leaves exploration.json beside it if it is to `keep`.
+    """Explores a recording; leaves exploration.json beside it if it is to `keep`.
 
     A single job takes its engine from the `shelf`, if there is one.  With a `spread` the
     workers of a cluster judge the states.
@@ -93,8 +92,7 @@ def explore(
     to explore.
     """
     begun = time.monotonic()
-    recorded = open_trial(trial)
-    record = recorded.record
+    recorded, record, trial = sealed.opened, sealed.record, sealed.directory
     require_consent(trial, recorded.parameters)
     require_seeing(recorded)
     require_recorded_program(recorded.parameters, record.versions, record.program_files)

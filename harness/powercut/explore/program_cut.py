@@ -23,10 +23,11 @@ from powercut.recording import state_ref
 from powercut.recording.disk_files import names_of
 from powercut.recording.disk_places import NamesWrites, Part
 from powercut.recording.materialize import cut_state
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.store.exploration import ExploreResult, FoundState, read_exploration
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,10 @@ class ProgramCut:
             return cls(trial)
 
     @classmethod
-    def of_states(cls, directory: TrialDir, explored: ExploreResult) -> ProgramCut:
+    def of_states(cls, sealed: SealedTrial, explored: ExploreResult) -> ProgramCut:
         """The same of an exploration that has just been made."""
         try:
-            return cls(None, open_trial(directory), explored)
+            return cls(None, sealed.opened, explored)
         except PowercutError:
             return cls(None, None, explored)
 

@@ -22,12 +22,11 @@ from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.machine import ImageFormat
 from powercut.recording import state_ref
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial
 from powercut.rig import commands
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.scenario.settings import Parameters
 from powercut.store.exploration import ExploreResult, read_exploration
-from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import AcksByLines, Continues
 from powercut.workload.table import workload_of
 
@@ -58,25 +57,27 @@ class RecoveredStates:
     jobs: int = 1
     on_event: Callable[[ExploreProgress], None] = lambda _: None
 
-    def recovered(self, trial: TrialDir, *, decided: bool) -> ExploreResult | None:
-        """The exploration that the settings of `trial` ask for, made; None if they ask for none."""
-        record = trial.read_record()
+    def recovered(self, sealed: SealedTrial, *, decided: bool) -> ExploreResult | None:
+        """The exploration that its settings ask for, made; None if they ask for none."""
+        record, trial = sealed.record, sealed.directory
         wanted = wanted_by(record.parameters, record.trial.seed, jobs=self.jobs, convicted=decided)
         if wanted is None:
             return None
         if self.again:
-            wanted = as_before(trial, wanted)
-        seen = explore(trial, wanted, keep=not self.again, on_event=self.on_event, shelf=self.shelf)
+            wanted = as_before(sealed, wanted)
+        seen = explore(
+            sealed, wanted, keep=not self.again, on_event=self.on_event, shelf=self.shelf
+        )
         earlier = read_exploration(trial) if self.again else None
         if earlier is None:
             return seen
         return seen.model_copy(update={"seconds_in_all": earlier.seconds_in_all})
 
-    def map_cut(self, trial: TrialDir) -> None:
+    def map_cut(self, sealed: SealedTrial) -> None:
         """Keeps where files lay at the cut; without, the story of a loss names fewer writes."""
         if not self.again:
             with suppress(PowercutError):
-                map_program(open_trial(trial), shelf=self.shelf)
+                map_program(sealed.opened, shelf=self.shelf)
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,14 @@ class StatesExplored:
 
     seen: ExploreResult
 
-    def recovered(self, trial: TrialDir, *, decided: bool) -> ExploreResult:
+    def recovered(self, sealed: SealedTrial, *, decided: bool) -> ExploreResult:
         """What was seen, whatever the recording alone says."""
-        del trial, decided
+        del sealed, decided
         return self.seen
 
-    def map_cut(self, trial: TrialDir) -> None:
+    def map_cut(self, sealed: SealedTrial) -> None:
         """Nothing: the exploration has mapped its losses."""
-        del trial
+        del sealed
 
 
 def wanted_by(
@@ -131,17 +132,18 @@ def wanted_by(
     )
 
 
-def as_before(trial: TrialDir, wanted: ExploreRequest) -> ExploreRequest:
+def as_before(sealed: SealedTrial, wanted: ExploreRequest) -> ExploreRequest:
     """`wanted`, to be done once more: what was found must be found again.
 
     As many states are drawn as it had time for, and those that it named are looked at besides,
     unless they were drawn.  Second cuts are not named: what they rest on is not sealed.
     Raises DamagedRecording for a named state that is not legal.
     """
+    trial = sealed.directory
     earlier = read_exploration(trial)
     if earlier is None:
         return wanted
-    space = open_trial(trial).space
+    space = sealed.opened.space
     named = []
     for name in dict.fromkeys(one.id for found in earlier.findings for one in found.examples):
         if not name:

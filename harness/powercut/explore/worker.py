@@ -32,7 +32,6 @@ from powercut.model.positive import Whole
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
-from powercut.recording.bound import read_recovery_log
 from powercut.recording.materialize import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
@@ -143,7 +142,7 @@ class LocalWorker(ResourceOwner):
         """What the recorded system itself did after the recorded cut."""
         recorded = self._recorded
         first = cut_state(recorded.space)
-        timeline = read_recovery_log(recorded.directory, recorded.record, verify_payloads=True)
+        timeline = recorded.sealed.recovery_log
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed properly")
         return first, Recovered(timeline, self._states.writes(first))

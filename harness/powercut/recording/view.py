@@ -11,12 +11,11 @@ from dataclasses import replace
 from powercut.crash.dating import date_acks
 from powercut.model.errors import PowercutError
 from powercut.model.units import NEVER
-from powercut.recording.bound import read_acks, read_disk_log, read_lines
-from powercut.store.trial_dir import TrialDir, TrialRecord
+from powercut.recording.sealed import SealedTrial
+from powercut.store.trial_dir import TrialDir
 from powercut.store.view import RecordingView
+from powercut.workload.port import AcksByLines
 from powercut.workload.program.promises import ProgramPromises
-from powercut.workload.program.workload import ProgramWorkload
-from powercut.workload.table import workload_of
 
 
 def with_claims(view: RecordingView, promises: ProgramPromises) -> RecordingView:
@@ -35,35 +34,26 @@ def with_claims(view: RecordingView, promises: ProgramPromises) -> RecordingView
 def view_of(trial: TrialDir) -> RecordingView:
     """Reads what there is."""
     problems: list[str] = []
-    history = timeline = observation = cut_ns = promises = record = None
+    history = timeline = observation = cut_ns = promises = None
+    sealed = SealedTrial(trial, verify_payloads=False)
     try:
-        record = trial.read_record()
-        promises = _promises(trial, record)
-        if promises is None:
-            received = read_acks(trial).history
+        if isinstance(sealed.workload, AcksByLines):
+            promises = sealed.promises
+        else:
+            received = sealed.acks.history
             history = replace(received, ack_ns=date_acks(received).latest_ns)
     except PowercutError as error:
         problems.append(str(error))
     try:
-        record = record or trial.read_record()
-        timeline = read_disk_log(trial, record, verify_payloads=False)
+        timeline = sealed.disk_log
         cut_ns = int(timeline.cut.at) if timeline.cut is not None else None
     except PowercutError as error:
         problems.append(str(error))
     try:
-        observation = trial.read_observation()
+        observation = sealed.observation
     except PowercutError as error:
         problems.append(str(error))
     if cut_ns is None and history is not None and history.cut_ns != NEVER:
         cut_ns = int(history.cut_ns)
     view = RecordingView(history, timeline, observation, cut_ns, tuple(problems))
-    return view if promises is None else with_claims(view, promises)
-
-
-def _promises(trial: TrialDir, record: TrialRecord) -> ProgramPromises | None:
-    """What a program claimed; None for other workloads.  Raises DamagedRecording."""
-    workload = workload_of(record.parameters)
-    if not isinstance(workload, ProgramWorkload):
-        return None
-    cut_ns = int(NEVER) if record.cut_ns is None else record.cut_ns
-    return workload.promises_by_lines(read_lines(trial), cut_ns)
+    return with_claims(view, promises) if isinstance(promises, ProgramPromises) else view

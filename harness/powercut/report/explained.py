@@ -14,8 +14,8 @@ from powercut.report.words import Unit, ranges, unit_of, with_article
 from powercut.scenario.machines import row_of
 from powercut.scenario.settings import ControlKind
 from powercut.store.reasons import LIVE_ONLY, in_groups, live_words
-from powercut.store.results import CellResult, Exposure, FindingRecord, TrialResult
-from powercut.store.trial_result import DiskShare
+from powercut.store.results import CellResult
+from powercut.store.trial_result import DiskShare, Exposure, FindingRecord, TrialResult
 
 _CAME_BACK = {
     FindingKind.LOST: "did not come back",

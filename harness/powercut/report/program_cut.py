@@ -13,8 +13,8 @@ from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.difference import check_words, difference_sentence
 from powercut.store.exploration import ExplorationFinding
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 
 
 @dataclass(frozen=True)

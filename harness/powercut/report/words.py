@@ -20,15 +20,9 @@ from powercut.model.verdict import (
 )
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.host_load import HostLoad
-from powercut.store.results import (
-    AckInstants,
-    CellResult,
-    Exposure,
-    InFlight,
-    StatesRecovered,
-    TrialResult,
-)
+from powercut.store.results import CellResult, StatesRecovered
 from powercut.store.states_recovered import StatesAtAcks
+from powercut.store.trial_result import AckInstants, Exposure, InFlight, TrialResult
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""

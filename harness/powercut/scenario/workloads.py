@@ -21,14 +21,11 @@ class WorkloadRow:
     `workload`: a callable that takes the parameters of a cell.  `refusals`: rules about a cell,
     each of which takes its parameters and yields (dotted key, reason); the first is asked before
     those of machine and cut.
-    `recognised`: its bytes are known in captured writes, so that exposure analysis sees each of
-    them, and a log on the bare disk needs no other evidence.
     """
 
     settings: str
     workload: str
     refusals: tuple[str, ...] = ()
-    recognised: bool = False
 
 
 WORKLOADS: Final[dict[str, WorkloadRow]] = {
@@ -39,7 +36,6 @@ WORKLOADS: Final[dict[str, WorkloadRow]] = {
             "powercut.scenario.refusal_wal:refusals_of_wal",
             "powercut.scenario.refusal_wal:refusals_of_wal_in_cuts",
         ),
-        recognised=True,
     ),
     "program": WorkloadRow(
         settings="powercut.scenario.settings_program:ProgramSettings",

@@ -41,7 +41,7 @@ from powercut.store.files import (
 )
 from powercut.store.own import MARK
 from powercut.store.record import read_model
-from powercut.store.results import TrialResult
+from powercut.store.trial_result import TrialResult
 from powercut.wal.layout import SlotState
 
 # What binds the evidence of a recording to its trial.json, and to nothing else.
@@ -195,6 +195,11 @@ class TrialDir:
         return self.path / "ended.json"
 
     @property
+    def observation(self) -> Path:
+        """What recovery gave back after the cut."""
+        return self.path / "observation.json"
+
+    @property
     def console(self) -> Path:
         """What the machine printed during the run."""
         return self.path / "console.txt"
@@ -249,28 +254,15 @@ class TrialDir:
 
     def write_observation(self, observation: Observation) -> None:
         """Writes observation.json, bound to the recording."""
-        write_observation(self.path / "observation.json", observation, self.read_binding())
+        write_observation(self.observation, observation, self.read_binding())
 
     def write_untouched(self, observation: Observation) -> None:
         """Writes untouched.json, bound to the recording."""
         write_observation(self.untouched, observation, self.read_binding())
 
-    def read_untouched(self) -> Observation:
-        """Reads untouched.json; raises DamagedRecording as `read_observation`."""
-        return read_observation(self.untouched, self.read_binding())
-
     def write_whole(self, path: Path, observation: Observation) -> None:
         """Writes `issued` or `ended`, bound to the recording."""
         write_observation(path, observation, self.read_binding())
-
-    def read_whole(self, path: Path) -> Observation | None:
-        """Reads `issued` or `ended`, None if it was not needed; raises DamagedRecording as
-        `read_observation`."""
-        return read_observation(path, self.read_binding()) if path.exists() else None
-
-    def read_observation(self) -> Observation:
-        """Reads observation.json; raises DamagedRecording, also if it is of another recording."""
-        return read_observation(self.path / "observation.json", self.read_binding())
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a text that belongs to the recording, such as a console."""

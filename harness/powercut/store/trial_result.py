@@ -318,6 +318,7 @@ class TrialResult(Record):
         reached: Reached | None = None,
         injected: tuple[str, ...] = (),
         evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
+        disks: tuple[DiskShare, ...] = (),
     ) -> Self:
         """A result; which records were lost follows from `findings`."""
         lost = lost_lsns(findings)
@@ -344,6 +345,7 @@ class TrialResult(Record):
             untested=untested,
             reached=reached,
             injected=injected,
+            disks=disks,
         )
 
 

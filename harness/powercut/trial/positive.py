@@ -23,16 +23,15 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
 from powercut.model.reads import reads_of
-from powercut.recording.bound import read_disk_log, read_lines
 from powercut.recording.instants import plain_state
-from powercut.recording.positive import needs_positive, positive_of
+from powercut.recording.sealed import SealedTrial
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.recover.state_image import image_write
 from powercut.rig.recovery import going_on
 from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.trial.job import RecordingInProgress
-from powercut.workload.port import MOUNT_POINT, AcksByLines, Promises
+from powercut.workload.port import MOUNT_POINT, AcksByLines
 
 _SLOWER: Final = 4.0
 """By how much the run that ends without a cut may be slower than the one that was cut."""
@@ -72,7 +71,7 @@ def _looks_of(run: RecordingInProgress, seen: Observation) -> int:
     """
     if run.cut_ns is None or run.job.control not in (None, ControlKind.HONEST):
         return TWICE
-    promises = _by_lines(run).promises_by_lines(read_lines(run.directory), run.cut_ns)
+    promises = SealedTrial(run.directory, cut_ns=run.cut_ns).promises
     return ASKED if loses(promises.check(promises.claims_received(), seen)) else TWICE
 
 
@@ -90,21 +89,20 @@ def look_where_nothing_was_lost(
     `observation.json` and the lines are there already; `left` is what the cut left of the disk,
     beyond what it was at power-on.  Raises PowercutError.
     """
-    record, workload = run.directory.read_record(), run.workload
-    assert isinstance(workload, AcksByLines)
-    if run.cut_ns is None or not needs_positive(record):
+    sealed = SealedTrial(run.directory, verify_payloads=False, cut_ns=run.cut_ns)
+    if run.cut_ns is None or not sealed.needs_positive:
         return
-    promises = workload.promises_by_lines(read_lines(run.directory), run.cut_ns)
+    promises = sealed.promises
 
     def shown() -> bool:
-        control = positive_of(run.directory, record, workload, promises)
-        return control is None or control.passed
+        sealed.forget_seen()
+        return sealed.positive is None or sealed.positive.passed
 
     if shown():
-        if record.control is None and isinstance(engine, DatesReads):
-            _note_reads(run, engine, left, timeout_s=timeout_s)
+        if sealed.record.control is None and isinstance(engine, DatesReads):
+            _note_reads(run, sealed, engine, left, timeout_s=timeout_s)
         return
-    found = engine.recover(_issued(run, promises, run.cut_ns), timeout_s=timeout_s)
+    found = engine.recover(_issued(sealed, run.cut_ns), timeout_s=timeout_s)
     run.directory.write_whole(run.directory.issued, found)
     if shown():
         return
@@ -127,7 +125,12 @@ def _complete(ended: Observation) -> bool:
 
 
 def _note_reads(
-    run: RecordingInProgress, engine: DatesReads, left: Sequence[ImageWrite], *, timeout_s: float
+    run: RecordingInProgress,
+    sealed: SealedTrial,
+    engine: DatesReads,
+    left: Sequence[ImageWrite],
+    *,
+    timeout_s: float,
 ) -> None:
     """What the check reads of what `left` adds, if it says the same as before, and what of the
     program's files lies outside.
@@ -141,7 +144,7 @@ def _note_reads(
     if before is None or after is None:
         return
     reads = reads_of(before, after)
-    if workload.same(seen, run.directory.read_observation()):
+    if workload.same(seen, sealed.observation):
         run.reads = reads
     settings = run.job.parameters.workload
     outside = outside_of(
@@ -155,8 +158,7 @@ def _note_reads(
         run.outside = outside
 
 
-def _issued(run: RecordingInProgress, promises: Promises, cut_ns: int) -> list[ImageWrite]:
-    timeline = read_disk_log(run.directory, run.directory.read_record(), verify_payloads=False)
-    space = StateSpace(timeline, promises.requirements)
+def _issued(sealed: SealedTrial, cut_ns: int) -> list[ImageWrite]:
+    space = StateSpace(sealed.disk_log, sealed.promises.requirements)
     writes = space.image_writes(plain_state(space, cut_ns, everything=True))
     return [image_write(one) for one in writes]

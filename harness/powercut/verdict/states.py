@@ -31,7 +31,6 @@ from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
 from powercut.model.reached import Reached
 from powercut.model.verdict import (
-    EvidenceLevel,
     Finding,
     FindingKind,
     LsnRange,
@@ -40,40 +39,39 @@ from powercut.model.verdict import (
     lsn_ranges,
 )
 from powercut.recording.reached import files_met
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial
 from powercut.rig import commands
 from powercut.scenario.settings import ControlKind
 from powercut.store.exploration import ExplorationFinding, ExploreResult
 from powercut.store.file_map import read_file_maps
-from powercut.store.results import FindingRecord, TrialResult
 from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import lost_lsns
+from powercut.store.trial_result import FindingRecord, TrialResult, lost_lsns
 from powercut.workload.port import AcksByLines
-from powercut.workload.table import is_recognised, workload_of
+from powercut.workload.table import is_recognised
 
 
 class CrashStates(Protocol):
     """Recovers crash states of recordings (powercut.explore.trial)."""
 
-    def recovered(self, trial: TrialDir, *, decided: bool) -> ExploreResult | None:
-        """What the states of `trial` that its settings ask for say; None if they ask for none.
+    def recovered(self, sealed: SealedTrial, *, decided: bool) -> ExploreResult | None:
+        """What the states of a recording that its settings ask for say; None if they ask for none.
 
         `decided` says that they can no longer change the verdict.  Raises PowercutError if they
         cannot be recovered.
         """
 
-    def map_cut(self, trial: TrialDir) -> None:
-        """Keeps where files lay at a cut that has convicted `trial`, if it keeps anything."""
+    def map_cut(self, sealed: SealedTrial) -> None:
+        """Keeps where files lay at a cut that has convicted its trial, if it keeps anything."""
 
 
-def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> TrialResult:
+def with_states(sealed: SealedTrial, result: TrialResult, states: CrashStates) -> TrialResult:
     """`result` with what the crash states of its recording say; see the module.
 
     An exploration that is not possible makes the trial INCONCLUSIVE at best.
     """
-    record = trial.read_record()
-    if record.control not in (None, ControlKind.HONEST) or not _believable(trial, record, result):
+    record = sealed.record
+    if record.control not in (None, ControlKind.HONEST) or not _believable(sealed, result):
         return result
     convicted = result.verdict is Verdict.LOSSY
     # What is missing of the evidence keeps it from being SAFE whatever its states say.  Acks whose
@@ -83,21 +81,21 @@ def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> Tr
     seen: ExploreResult | None = None
     findings: list[Finding] = []
     try:
-        seen = states.recovered(trial, decided=convicted or not late_acks)
+        seen = states.recovered(sealed, decided=convicted or not late_acks)
         findings = [] if seen is None else findings_of(seen)
     except PowercutError as error:
         findings = [_unknown(f"its crash states could not be explored: {error}")]
     recovered = None if seen is None else _states(seen)
     if not convicted:
         findings += _missing(record, result.commits_acked, recovered)
-    elif seen is None and isinstance(workload_of(record.parameters), AcksByLines):
-        states.map_cut(trial)
+    elif seen is None and isinstance(sealed.workload, AcksByLines):
+        states.map_cut(sealed)
     every = [*(record.finding() for record in result.findings), *findings]
     verdict = max(result.verdict, *(finding.verdict for finding in findings), Verdict.SAFE)
     if any(finding.kind is FindingKind.CONTROL for finding in findings):
         every, verdict = _unbelievable(every)
     # What a workload was promised that went on after a recovery is no record of this trial.
-    lost = _of_this_run(trial, record, result.commits_acked, lost_lsns(every))
+    lost = _of_this_run(sealed, result.commits_acked, lost_lsns(every))
     spent = {} if seen is None else {"explore": seen.seconds_in_all}
     return result.model_copy(
         update={
@@ -106,7 +104,7 @@ def with_states(trial: TrialDir, result: TrialResult, states: CrashStates) -> Tr
             "commits_lost": sum(len(span) for span in lost),
             "lost_lsns": lost,
             "states": recovered,
-            "reached": _reached(trial, result.reached),
+            "reached": _reached(sealed.directory, result.reached),
             "timings_s": result.timings_s | spent,
         }
     )
@@ -129,15 +127,15 @@ def _reached(trial: TrialDir, reached: Reached | None) -> Reached | None:
 
 
 def _of_this_run(
-    trial: TrialDir, record: TrialRecord, last: int, lost: tuple[LsnRange, ...]
+    sealed: SealedTrial, last: int, lost: tuple[LsnRange, ...]
 ) -> tuple[LsnRange, ...]:
     """The part of `lost` that was acknowledged before the cut: up to `last`; of a program, whose
     operations are names and no count, by its lines.
     """
-    if not isinstance(workload_of(record.parameters), AcksByLines):
+    if not isinstance(sealed.workload, AcksByLines):
         return tuple(LsnRange(one.first, min(one.last, last)) for one in lost if one.first <= last)
     try:
-        claims = open_trial(trial).promises.requirements if lost else None
+        claims = sealed.opened.promises.requirements if lost else None
     except PowercutError:
         return lost
     if not isinstance(claims, OperationHistory):
@@ -146,20 +144,20 @@ def _of_this_run(
     return lsn_ranges(one for span in lost for one in span if one in acked)
 
 
-def _believable(trial: TrialDir, record: TrialRecord, result: TrialResult) -> bool:
+def _believable(sealed: SealedTrial, result: TrialResult) -> bool:
     """Whether crash states count: not of a disk that was not recorded, nor if the check of a
     program finds operations where none was tried, or misses some where nothing was lost.  The
-    judge has said so (powercut.verdict.lines).
+    judge has said so (powercut.verdict.operations).
     """
-    if record.evidence_level is EvidenceLevel.LIVE_ONLY:
+    if sealed.is_live:
         return False
-    workload = workload_of(record.parameters)
+    workload = sealed.workload
     if not isinstance(workload, AcksByLines):
         return True
     if result.commits_acked and (result.positive is None or not result.positive.passed):
         return False
     try:
-        return not workload.check_untouched(trial.read_untouched())
+        return not workload.check_untouched(sealed.untouched)
     except DamagedRecording:
         return False
 

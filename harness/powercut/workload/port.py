@@ -217,10 +217,12 @@ class Workload(Protocol):
 
 @runtime_checkable
 class AcksByWire(Protocol):
-    """A workload that speaks the wire format of powercut's own programs."""
+    """A workload that speaks the wire format of powercut's own programs, and whose bytes are known
+    in captured writes."""
 
     def promises_by_wire(self, run: Run, timeline: Timeline, history: History) -> Promises:
-        """What it claimed.  A cut swallows messages: more may have been tried than was heard.
+        """What it claimed, `Recognised`.  A cut swallows messages: more may have been tried than
+        was heard.
 
         Raises UsageError for claims that do not fit into memory.
         """

@@ -33,7 +33,6 @@ import numpy.typing as npt
 from powercut.model.operations import AckBasis, OperationHistory, Packet
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
-from powercut.recording.bound import read_lines
 from powercut.recording.trial_recording import TrialRecording
 from powercut.scenario.settings import ProgramSettings
 from powercut.workload.program.guest_clock import bounded
@@ -84,7 +83,7 @@ def callers_of(recorded: TrialRecording) -> Callers:
     settings = recorded.parameters.workload
     if not isinstance(settings, ProgramSettings) or settings.syncs != "traced":
         return Callers()
-    trace, why = timed_trace(read_lines(recorded.directory))
+    trace, why = timed_trace(recorded.sealed.lines)
     sites = named_sites(trace, recorded.parameters)
     if why:
         return Callers(sites, beyond=(*trace.beyond, why))

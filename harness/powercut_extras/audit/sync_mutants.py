@@ -36,7 +36,7 @@ from powercut.model.errors import UsageError
 from powercut.model.events import RunStarted
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
-from powercut.recording.bound import read_lines
+from powercut.recording.sealed import SealedTrial
 from powercut.scenario.choices import Writeback
 from powercut.scenario.load import Scenario
 from powercut.scenario.program_text import RecordOptions, program_scenario
@@ -208,9 +208,8 @@ class _Mutation:
 
 def _trace_of(run: RunResult, cell: CellResult) -> SyncTrace:
     (trial,) = cell.trials
-    return read_trace(
-        read_lines(ResultDir.open(Path(run.result_directory)).at(trial.result_directory))
-    )
+    directory = ResultDir.open(Path(run.result_directory)).at(trial.result_directory)
+    return read_trace(SealedTrial(directory).lines)
 
 
 def _planned(trace: SyncTrace, order: SyncOrder) -> tuple[SyncMutant, ...]:

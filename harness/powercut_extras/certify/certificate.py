@@ -16,7 +16,7 @@ from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.component import Component, Executed
 from powercut.store.host_load import HostLoad
 from powercut.store.record import Record, SparseRecord, VerdictName
-from powercut.store.results import AckInstants, Exposure
+from powercut.store.trial_result import AckInstants, Exposure
 from powercut_extras.certify.issuer import Issuer, Line
 from powercut_extras.certify.measurement import Cost, WireAccount
 

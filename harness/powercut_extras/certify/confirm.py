@@ -20,8 +20,8 @@ from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.recording.consent import require_consent
 from powercut.recording.materialize import cut_state, open_recording
 from powercut.rig.rig import require_recorded_program
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut_extras.certify.confirmation import Confirmation, read_confirmation, write_confirmation
 
 _NEVER_NAMED: Final = frozenset({FindingKind.NOT_RECOVERED, FindingKind.UNREADABLE})

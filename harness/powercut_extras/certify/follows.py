@@ -29,12 +29,13 @@ from powercut.campaign.selection import Selection
 from powercut.model.errors import PowercutError
 from powercut.model.named_path import openable
 from powercut.model.verdict import Verdict
-from powercut.recording.bound import check_scenario
+from powercut.recording.sealed import check_scenario
 from powercut.scenario.load import parse_scenario
 from powercut.scenario.plan import Cell, Plan
 from powercut.store.layout import ResultDir
-from powercut.store.results import CellResult, ControlResult, TrialResult
+from powercut.store.results import CellResult, ControlResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import controls_for, same_run, twin
 from powercut.verdict.controls import with_controls
 from powercut_extras.certify.order import CertificateDir, Order

@@ -17,8 +17,8 @@ from typing import Final
 from powercut.model.errors import PowercutError
 from powercut.model.verdict import Verdict
 from powercut.report.page.telling import TrialStory, tell_trial
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut_extras.certify.certificate import Certificate, CertifiedCell
 
 DRAWN_MAX: Final = 24

@@ -11,6 +11,7 @@ from typing import Final
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.recording.consent import foreign_commands, not_repeated
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.store.trial_dir import TrialDir
 from powercut.verdict.judge import verdict_of
@@ -84,7 +85,7 @@ def _seal_problems(trial: TrialDir) -> list[str]:
 def _judged_again(trial: TrialDir, shelf: EngineShelf) -> Iterator[str]:
     try:
         stored = trial.read_verdict()
-        result = verdict_of(trial, RecoveredStates(shelf, again=True))
+        result = verdict_of(SealedTrial(trial), RecoveredStates(shelf, again=True))
     except PowercutError as error:
         yield str(error)
         return

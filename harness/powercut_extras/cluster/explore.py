@@ -19,6 +19,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import ExploreRequest, Listener
 from powercut.explore.work import Answered, Answers, Batch, Deepen, Work
 from powercut.model.events import RunEvent
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.scratch import scratch
 from powercut.store.exploration import ExploreResult
@@ -60,7 +61,7 @@ def explore_on(
     def spread(work: Work) -> ClusterWorkers:
         return ClusterWorkers(cluster, trial, work)
 
-    return explore(trial, wanted, on_event=on_progress, spread=spread)
+    return explore(SealedTrial(trial), wanted, on_event=on_progress, spread=spread)
 
 
 class ClusterWorkers:

@@ -13,8 +13,9 @@ from powercut.model.events import Phase
 from powercut.paths import as_word
 from powercut.store import manifest
 from powercut.store.files import host_errors, remove_tree
-from powercut.store.results import RunResult, TrialResult
+from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.trial.job import TrialJob
 from powercut_extras.cluster.identity import identity_for_run
 from powercut_extras.cluster.worker import MAKING, Shared, make_trial

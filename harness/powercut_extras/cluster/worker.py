@@ -26,6 +26,7 @@ from powercut.explore.work import Answers, Batch, Work
 from powercut.explore.worker import LocalWorker
 from powercut.model.errors import DamagedRecording
 from powercut.paths import CACHE
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_choice import choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
@@ -138,7 +139,9 @@ def make_trial(job: TrialJob, place: str, shared: Shared) -> Files | None:
         record_trial(_here.rig, job, trial, lambda _: None, _here.shelf)
         if here:
             trial = _brought(trial, TrialDir(shared.folder / place, shared.folder))
-        trial.write_verdict(verdict_of(trial, RecoveredStates(_here.shelf), lambda _: None))
+        trial.write_verdict(
+            verdict_of(SealedTrial(trial), RecoveredStates(_here.shelf), lambda _: None)
+        )
         if here:
             return None
         trial.pack()

@@ -28,6 +28,7 @@ from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.events import Notice, TrialFinished
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario
 from powercut.store import manifest
@@ -249,7 +250,7 @@ def test_states_come_to_what_one_host_comes_to(tmp_path, alone, fault, monkeypat
             trial = folder.place_of(cell, 1)
             found = explore_on(cluster, trial, wanted, on_event=lambda _: None)
             assert found.verdict is verdict
-            assert explored(found) == explored(explore(trial, wanted, keep=False))
+            assert explored(found) == explored(explore(SealedTrial(trial), wanted, keep=False))
 
 
 def test_another_recording_at_its_place_is_not_the_one(alone):

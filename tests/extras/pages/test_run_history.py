@@ -17,7 +17,8 @@ from powercut.model.verdict import Verdict
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.plan import Cell
 from powercut.store.layout import ResultDir
-from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.results import CellResult, RunResult
+from powercut.store.trial_result import TrialResult
 from powercut_extras.pages.history import Series
 from powercut_extras.pages.history_page import history_html
 from powercut_extras.pages.history_reader import read_history

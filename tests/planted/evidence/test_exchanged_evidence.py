@@ -20,6 +20,7 @@ from powercut.campaign.resume import earlier_result
 from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
@@ -71,7 +72,7 @@ def verdicts(run: ResultDir) -> dict[str, Verdict]:
 
 def refused(trial: TrialDir, message: str) -> None:
     """INCONCLUSIVE with that message, and no analysis opens the recording."""
-    result = judge_recording(trial)
+    result = judge_recording(SealedTrial(trial))
     assert result.verdict is Verdict.INCONCLUSIVE
     (found,) = [f for f in result.findings if message in f.message]
     assert found.kind is FindingKind.INCOMPLETE
@@ -104,7 +105,7 @@ def test_of_the_same_trial_in_another_run(runs, names):
     """The lie that only time tells: run id, cell, seed and contract are all the same."""
     a, b = (run.place_of("lying", 1) for run in runs)
     take(a, b, *names)
-    result = judge_recording(a)
+    result = judge_recording(SealedTrial(a))
     assert any("it is of another recording" in found.message for found in result.findings)
     assert FindingKind.INCOMPLETE in {found.kind for found in result.findings}
     assert result.verdict is not Verdict.SAFE
@@ -114,7 +115,7 @@ def test_acks_of_a_later_run_do_not_acquit_one_that_acknowledged_too_early(tmp_p
     """When they were received, all that the earlier run had written was durable: SAFE."""
     early = runs_by_hand.make_run(tmp_path / "early", early=True).place_of("honest", 1)
     later = runs_by_hand.make_run(tmp_path / "later").place_of("honest", 1)
-    assert judge_recording(early).verdict is Verdict.LOSSY
+    assert judge_recording(SealedTrial(early)).verdict is Verdict.LOSSY
     take(early, later, "history.bin")
     refused(early, "history.bin: it is of another recording, and trial.json beside it is of cell")
     with pytest.raises(DamagedRecording, match=r"history\.bin: it is of another recording"):
@@ -157,7 +158,7 @@ def test_another_trial_json(runs, change, name):
     trial = runs[0].place_of("honest", 1)
     edit(trial.path / "trial.json", change)
     trial.seal_recording()
-    result = judge_recording(trial)
+    result = judge_recording(SealedTrial(trial))
     assert result.verdict is Verdict.INCONCLUSIVE, name
     for file in ("disk.log", "history.bin", "observation.json"):
         if name != "run id" or file == "disk.log":
@@ -214,7 +215,7 @@ def test_a_file_that_was_cut_short(runs, name):
     with pytest.raises(DamagedRecording, match=rf"{name}: has \d+ bytes, and had"):
         verify(runs[0].path)
     trial.seal_recording()
-    assert judge_recording(trial).verdict is Verdict.INCONCLUSIVE
+    assert judge_recording(SealedTrial(trial)).verdict is Verdict.INCONCLUSIVE
     assert verdicts(runs[0])["honest"] is Verdict.INCONCLUSIVE
 
 
@@ -225,7 +226,7 @@ def test_a_trial_that_names_no_recording_is_refused(runs, without):
     edit(trial.path / "trial.json", lambda value: value.pop(without))
     trial.seal_recording()
     with pytest.raises(DamagedRecording, match=r"trial\.json"):
-        judge_recording(trial)
+        judge_recording(SealedTrial(trial))
 
 
 def test_a_verdict_on_another_recording_is_made_again(tmp_path):

@@ -19,6 +19,7 @@ from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Verdict
 from powercut.recording.materialize import materialize, open_recording, resolve_state
+from powercut.recording.sealed import SealedTrial
 from powercut.store import packed
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import PACK
@@ -61,7 +62,9 @@ def test_everything_is_as_it_was_and_a_hundredth_of_its_size(run, tmp_path):
         assert trial.kept
         lying = trial.path.parent.name == "lying"
         assert (trial.path / PACK).stat().st_size < size / 10, size
-        assert judge_recording(trial).verdict is (Verdict.LOSSY if lying else Verdict.SAFE)
+        assert judge_recording(SealedTrial(trial)).verdict is (
+            Verdict.LOSSY if lying else Verdict.SAFE
+        )
         trial.pack()  # nothing is left to do
     after = verify(run.path)
     assert without_times(after.model_dump(mode="json")) == without_times(
@@ -119,7 +122,7 @@ def test_a_pack_of_another_recording_is_refused_though_its_seal_was_renewed(run)
     with pytest.raises(DamagedRecording, match=r"disk\.log: (its contents changed|has)"):
         first.check_seal()
     first.seal_recording()
-    result = judge_recording(first)
+    result = judge_recording(SealedTrial(first))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any("disk.log: it is the log of another run" in f.message for f in result.findings)
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from recordings_made import recording_made
 
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.states import CrashState
@@ -130,7 +131,7 @@ def recording(
     trial.write_record(record)
     trial.seal_recording()
     promises = ProgramPromises(history_of(packets))
-    return TrialRecording.of_promises(trial, record, timeline, promises)
+    return recording_made(trial, record, timeline, promises)
 
 
 def acknowledged(recorded: TrialRecording) -> LsnRange:
@@ -249,13 +250,12 @@ def test_the_smallest_loss_of_an_operation_is_found_and_told(tmp_path):
     assert any(one.text == f"operation {OPERATIONS} is acknowledged" for one in witness.events)
 
 
-def test_another_check_is_not_asked_of_what_was_recorded(tmp_path, monkeypatch):
+def test_another_check_is_not_asked_of_what_was_recorded(tmp_path):
     """It would convict an honest program, or acquit one that loses."""
     recorded = recording(tmp_path / "program")
-    monkeypatch.setattr(explorer, "open_trial", lambda _: recorded)
     program = tmp_path / "program" / "pairs"
     program.write_text(program.read_text().replace('say "= $n"', ":"))
     with pytest.raises(HostError, match="has changed since the recording was made"):
-        explorer.explore(recorded.directory)
+        explorer.explore(recorded.sealed)
     with pytest.raises(HostError, match="has changed since the recording was made"):
         open_judge(recorded)

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from handmade import history
+from recordings_made import recording_made
 
 from powercut.crash.evidence import gather
 from powercut.crash.states import Again, CrashState
@@ -45,6 +46,7 @@ from powercut.scenario.settings import (
 )
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.workload.wal.commands import wal_layout
+from powercut.workload.wal.promises import WalPromises
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
 
@@ -102,7 +104,7 @@ def recording(folder: Path, kind: str, **workload: object) -> TrialRecording:
         trial=Trial(1, 1, Trigger(TriggerKind.ACKS, 1), 1),
         run_id=RUN_ID.hex(),
     )
-    return TrialRecording.of(trial, record, evidence)
+    return recording_made(trial, record, timeline, WalPromises(evidence))
 
 
 @pytest.fixture(scope="module", params=["ext4", pytest.param("xfs", marks=pytest.mark.nightly)])

@@ -480,11 +480,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *cut(
-        f"{_H}/verdict/lines.py",
+        f"{_H}/verdict/operations.py",
         (
             "phantoms-forgiven",
-            At("judge_lines", "_after_cut(known, seen, live=live)"),
-            "_after_cut(known, seen, live=True)",
+            At("OperationsClaimed.checkers", "_after_cut(promises, seen, live=live)"),
+            "_after_cut(promises, seen, live=True)",
             "what was never tried may be there after the cut of a recorded disk",
         ),
         (

@@ -26,64 +26,76 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *judge(
-        f"{_P}/verdict/judge.py",
+        f"{_P}/workload/wal/promises.py",
         (
             "shallow",
-            At("_evidence", "deep=True"),
+            At("WalPromises.of", "deep=True"),
             "deep=False",
             "only one word in eight is compared",
         ),
+    ),
+    *judge(
+        f"{_P}/verdict/records.py",
         (
             "log-not-closed",
-            At("_judged", "timeline_complete=complete"),
+            At("RecordsClaimed.checkers", "timeline_complete=evidence.timeline.complete"),
             "timeline_complete=True",
             "a disk log that was not closed is forgiven",
         ),
         (
             "host-failed-disk-convicts",
-            At("_judged", "host_failures(loaded.timeline)"),
-            "()",
+            At("RecordsClaimed.weighed", "not self._host_failed"),
+            "True",
             "what follows from a disk that its host failed is a loss",
         ),
         (
             "no-exposure",
             At(
-                "_judged",
-                "checkers['exposure'] = lambda: check_exposure(report, timeline_complete=complete, recognised=recognised)",
+                "RecordsClaimed.checkers",
+                "checkers['exposure'] = lambda: check_exposure(report, timeline_complete=evidence.timeline.complete, recognised=self._recognised)",
             ),
-            "checkers['unused'] = lambda: [] if check_exposure else check_exposure(report, timeline_complete=complete, recognised=recognised)",
+            "checkers['unused'] = lambda: [] if check_exposure else check_exposure(report, timeline_complete=True, recognised=True)",
             "exposure is not checked",
         ),
         (
             "no-claims",
-            At("_live_checkers", "{'wal': check_claims}"),
+            At("_back_checkers", "{'wal': check_claims}"),
             "{}",
             "what came back is not checked",
         ),
         (
             "no-agreement",
-            At("_live_checkers", "checkers['agreement'] = check_prediction"),
+            At("_back_checkers", "checkers['agreement'] = check_prediction"),
             "pass",
             "recovery and recording may contradict each other",
         ),
         (
             "no-environment",
-            At("_judged", "check_environment(facts, promised)"),
+            At("RecordsClaimed.checkers", "check_environment(facts, promised)"),
             "[]",
             "a preset that did not take effect is forgiven",
         ),
         (
             "attempts-of-the-history-only",
-            At("_judged", "max(evidence.history.attempted, evidence.claims.attempted)"),
+            At(
+                "RecordsClaimed.__init__",
+                "max(evidence.history.attempted, evidence.claims.attempted)",
+            ),
             "evidence.history.attempted",
             "an attempt that the cut swallowed is a record that nobody wrote",
         ),
+    ),
+    *judge(
+        f"{_P}/recording/sealed.py",
         (
             "cut-of-every-kind",
-            At("_evidence", "under_cut(loaded.timeline, loaded.record.parameters.cut.kind)"),
-            "loaded.timeline",
+            At("SealedTrial.promises", "under_cut(self.disk_log, self.parameters.cut.kind)"),
+            "self.disk_log",
             "a hypervisor that was killed convicts a cache below it",
         ),
+    ),
+    *judge(
+        f"{_P}/verdict/records.py",
         (
             "all-bytes-recognised",
             At(
@@ -107,40 +119,49 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "exposure-told-all-the-same",
-            At("_judged", "report is not None and recognised"),
-            "report is not None",
+            At("RecordsClaimed.told", "self._report if self._recognised else None"),
+            "self._report",
             "exposures of bytes that were not judged are counted",
         ),
     ),
     *judge(
-        f"{_P}/verdict/reading.py",
+        f"{_P}/verdict/records.py",
         (
             "history-cut-short",
-            At("read_wire", "not recorded.complete"),
+            At("RecordsClaimed.__init__", "not recorded.complete"),
             "not recorded",
             "a history that was cut short is forgiven",
         ),
         (
             "workload-error",
-            At("read_wire", "recorded and recorded.history.error"),
+            At("RecordsClaimed.__init__", "recorded and recorded.history.error"),
             "recorded and (not recorded.history)",
             "a workload that failed is forgiven",
         ),
+    ),
+    *judge(
+        f"{_P}/verdict/reading.py",
         (
             "trouble",
             At("Gaps.__init__", ("if record.trouble:\n    self.add(record.trouble)")),
             ("if False:\n    self.add(record.trouble)"),
             "trouble while recording is forgiven",
         ),
+    ),
+    *judge(
+        f"{_P}/verdict/records.py",
         (
             "host-failed-disk",
-            At("read_wire", "host_failures(timeline)"),
+            At("RecordsClaimed.__init__", "host_failures(timeline)"),
             "()",
             "a disk that its host failed is forgiven",
         ),
+    ),
+    *judge(
+        f"{_P}/recording/sealed.py",
         (
             "payloads-unverified",
-            At("read_wire", "verify_payloads=True"),
+            At("SealedTrial.disk_log", "verify_payloads=self._verify_payloads"),
             "verify_payloads=False",
             "payloads that were damaged on the host count as written",
         ),
@@ -417,7 +438,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *checkers(
-        f"{_P}/verdict/judge.py",
+        f"{_P}/verdict/records.py",
         (
             "silence-agrees",
             At("check_environment", "seen is not None and seen.strip() == expected"),

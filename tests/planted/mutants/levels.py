@@ -18,45 +18,31 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/judge.py",
         (
             "live-is-safe",
-            At("_judge_live", "max(judgement.verdict, Verdict.SURVIVED)"),
+            At("judge_recording", "max(judgement.verdict, Verdict.SURVIVED)"),
             "judgement.verdict",
             "a machine whose disk nobody recorded can be SAFE",
         ),
         (
             "live-by-name",
-            At("_judge_live", "evidence_level=EvidenceLevel.LIVE_ONLY"),
-            "evidence_level=EvidenceLevel.RECORDED",
+            At("judge_recording", "record.evidence_level"),
+            "type(record.evidence_level).RECORDED",
             "what survived cuts alone says that its disk was recorded",
         ),
         (
             "live-cut-short",
-            At("_judge_live", "lambda: list(loaded.gaps)"),
-            "list",
+            At("judge_recording", "lambda: gaps.findings"),
+            "lambda: [] if sealed.is_live else gaps.findings",
             "what is missing of a recording of cuts alone is forgiven",
         ),
         (
             "level-unchecked",
-            At(
-                "_judged",
-                (
-                    "if not is_recognised(record.parameters):\n"
-                    "    assert isinstance(workload, AcksByWire), 'each workload acknowledges in one way'\n"
-                    "    return judge_wire(directory, record, workload)\n"
-                    "check_level(directory, record)\n"
-                    "loaded = _load(directory, record)"
-                ),
-            ),
-            (
-                "if not is_recognised(record.parameters):\n"
-                "    assert isinstance(workload, AcksByWire), 'each workload acknowledges in one way'\n"
-                "    return judge_wire(directory, record, workload)\n"
-                "loaded = _load(directory, record)"
-            ),
+            At("judge_recording", "sealed.check_level()"),
+            "None",
             "a recording may say another level of evidence than its machine leaves",
         ),
     ),
     *level(
-        f"{_P}/verdict/judge.py",
+        f"{_P}/verdict/records.py",
         (
             "live-log-goes-round",
             At("check_live", "2 * attempted > layout.slots"),
@@ -116,7 +102,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/verdict/judge.py",
         (
             "states-left-out",
-            At("verdict_of", "with_states(directory, result, states)"),
+            At("verdict_of", "with_states(sealed, result, states)"),
             "result if with_states else result",
             "a verdict without what crash states lose",
         ),
@@ -246,7 +232,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *look(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "whole-cut-convicts",
             At("_unbelieved", "_BOTH if whole else ''"),
@@ -339,8 +325,8 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/cli/explore.py",
         (
             "states-alone",
-            At("_judged", "explored.atomic_unit != open_trial(trial).space.unit"),
-            "trial",
+            At("_judged", "explored.atomic_unit != sealed.opened.space.unit"),
+            "sealed",
             "explore prints what its states alone come to as the verdict on the recording",
         ),
     ),

@@ -89,7 +89,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *outside(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "outside-unjudged",
             At("_blind", "record.outside is not None and record.outside.doubt"),
@@ -436,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/recording/bound.py",
+        f"{_P}/recording/sealed.py",
         (
             "damage-forgiven",
             At("doubts_of", "doubts = [*damage]"),
@@ -501,7 +501,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "errors-that-were-not-met",
             At("_not_met", "not injected_errors(timeline)"),
@@ -522,51 +522,49 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "cut-of-another",
-            At("judge_lines", "timeline.cut is None or int(timeline.cut.at) != record.cut_ns"),
+            At(
+                "OperationsClaimed.__init__",
+                "timeline.cut is None or int(timeline.cut.at) != record.cut_ns",
+            ),
             "timeline.cut is None",
             "the instant of the cut may be any",
         ),
         (
             "damaged-recording-judged",
             At(
-                "judge_lines",
-                (
-                    "if doubts:\n"
-                    "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                    "elif (why := _unbelieved(timeline, promises, positive, judgement)):\n"
-                    "    judgement = without_conviction(judgement, why)\n"
-                    "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
-                    "    judgement = without_conviction(judgement, 'its check has missed nothing')"
-                ),
+                "OperationsClaimed.weighed",
+                "if self._doubts:\n    return without_conviction(judgement, '; '.join(self._doubts))",
             ),
-            (
-                "if False:\n"
-                "    judgement = without_conviction(judgement, '; '.join(doubts))\n"
-                "elif (why := _unbelieved(timeline, promises, positive, judgement)):\n"
-                "    judgement = without_conviction(judgement, why)\n"
-                "elif _must_notice(record, judgement) and (not _noticed(judgement)):\n"
-                "    judgement = without_conviction(judgement, 'its check has missed nothing')"
-            ),
+            "pass",
             "what a damaged recording loses is a loss",
         ),
+    ),
+    *program(
+        f"{_P}/verdict/judge.py",
         (
             "gaps-forgiven",
-            At("judge_lines", "lambda: gaps.findings"),
+            At("judge_recording", "lambda: gaps.findings"),
             "lambda: []",
             "a recording with gaps may be SAFE",
         ),
+    ),
+    *program(
+        f"{_P}/verdict/operations.py",
         (
             "check-unbelievable",
             At(
-                "judge_lines",
-                "not unbelievable and promises is not None and (observation is not None)",
+                "OperationsClaimed.checkers",
+                "not unbelievable and promises is not None and (seen is not None)",
             ),
-            "promises is not None and observation is not None",
+            "promises is not None and seen is not None",
             "a check that finds operations after setup alone is believed",
         ),
         (
             "control-unnoticed",
-            At("judge_lines", "_must_notice(record, judgement) and (not _noticed(judgement))"),
+            At(
+                "OperationsClaimed.weighed",
+                "_must_notice(self._sealed.record, judgement) and (not _noticed(judgement))",
+            ),
             "False",
             "a control that only does not mount vouches for a check",
         ),
@@ -854,7 +852,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *positive(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "cut-convicts",
             At("_unbelieved", "positive is not None and (not positive.passed)"),
@@ -863,7 +861,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "blind-believed",
             At("_blind", "record.reads is not None and record.reads.blind"),
@@ -883,7 +881,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
-        f"{_P}/verdict/lines.py",
+        f"{_P}/verdict/operations.py",
         (
             "creation-believed",
             At("_blind", "record.creation is not None and record.creation.doubt"),
@@ -907,7 +905,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "other-answer-read",
-            At("_note_reads", "workload.same(seen, run.directory.read_observation())"),
+            At("_note_reads", "workload.same(seen, sealed.observation)"),
             "True",
             "what a check reads that says something else is that of the one that counts",
         ),

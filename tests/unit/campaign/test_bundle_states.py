@@ -19,6 +19,7 @@ from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import HostError, UsageError
 from powercut.model.observation import Extent
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.state_ref import saved
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.host_reader import read_on_host
@@ -101,7 +102,7 @@ def recorded(tmp_path, monkeypatch):
     def made(engine):
         monkeypatch.setattr(state_judge, "open_engine", lambda _, order: engine(order))
         trial = runs_by_hand.make_run(tmp_path).place_of("honest", 1)
-        trial.write_verdict(verdict_of(trial, RecoveredStates()))
+        trial.write_verdict(verdict_of(SealedTrial(trial), RecoveredStates()))
         return trial
 
     return made

@@ -21,7 +21,8 @@ from powercut.model.verdict import Verdict
 from powercut.paths import SCENARIOS
 from powercut.scenario.load import expand, load_scenario
 from powercut.store.layout import ResultDir
-from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.results import CellResult, RunResult
+from powercut.store.trial_result import TrialResult
 from powercut.trial.controls import same_run
 
 SCENARIO = load_scenario(SCENARIOS / "first-light.yaml")

@@ -22,7 +22,8 @@ from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.scenario.load import expand, load_scenario
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import CampaignOutcome, CellResult, RunResult, TrialResult
+from powercut.store.results import CampaignOutcome, CellResult, RunResult
+from powercut.store.trial_result import TrialResult
 
 FINDINGS = {
     "good": (),

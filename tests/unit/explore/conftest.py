@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from handmade import Handmade, history
+from recordings_made import recording_made
 
 from powercut.crash.evidence import gather
 from powercut.explore.disks import DiskMedium
@@ -27,6 +28,7 @@ from powercut.store.exploration import ExploreResult
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
+from powercut.workload.wal.promises import WalPromises
 
 RUN_ID = bytes(range(16))
 DISK = 64 << 10
@@ -118,7 +120,7 @@ class World:
             trial=Trial(1, 1, 1, Trigger(TriggerKind.ACKS, 1)),
             run_id=RUN_ID.hex(),
         )
-        return TrialRecording.of(trial, record, evidence)
+        return recording_made(trial, record, timeline, WalPromises(evidence))
 
     def explore(self, recorded: TrialRecording, **wanted: object) -> ExploreResult:
         """Explores it."""

@@ -35,9 +35,9 @@ from powercut.verdict.states import with_states
 from powercut.wal.layout import SlotState
 
 
-def explored(trial, result, **how):
-    """`result` and what the crash states of `trial` say, recovered as a run does."""
-    return with_states(trial, result, explore_trial.RecoveredStates(**how))
+def explored(recorded, result, **how):
+    """`result` and what the crash states of a recording say, recovered as a run does."""
+    return with_states(recorded.sealed, result, explore_trial.RecoveredStates(**how))
 
 
 def explored_recording(world):
@@ -47,7 +47,8 @@ def explored_recording(world):
     parameters = recorded.parameters.model_copy(update={"explore": settings})
     record = recorded.record.model_copy(update={"parameters": parameters})
     recorded.directory.write_record(record)
-    return replace(recorded, record=record), world.explore(recorded)
+    recorded.sealed.record = record
+    return recorded, world.explore(recorded)
 
 
 def test_what_went_after_a_recovery_is_no_record_of_the_trial(world, monkeypatch):
@@ -59,7 +60,7 @@ def test_what_went_after_a_recovery_is_no_record_of_the_trial(world, monkeypatch
     plain = TrialResult.judged(
         recorded.record.trial, verdict=Verdict.SAFE, acked=4, attempted=4, findings=()
     )
-    result = explored(recorded.directory, plain)
+    result = explored(recorded, plain)
     assert (result.verdict, result.commits_lost) == (Verdict.LOSSY, 2)
     assert result.lost_lsns == (LsnRange(3, 4),)
     assert result.findings[0].lsns == (LsnRange(3, 11),), "nothing is hidden"
@@ -97,9 +98,7 @@ def on_file_system(world, monkeypatch, engine, *, early=0, name="guest", **param
         update={"parameters": recorded.parameters.model_copy(update=changes)}
     )
     recorded.directory.write_record(record)
-    recorded = replace(recorded, record=record)
-    for opener in (explorer, explore_trial, states):
-        monkeypatch.setattr(opener, "open_trial", lambda _: recorded)
+    recorded.sealed.record = record
     monkeypatch.setattr(disks, "choose_engine", lambda *_, **__: EngineChoice(name))
     monkeypatch.setattr(state_judge, "open_engine", lambda *_: engine(recorded))
     return recorded
@@ -168,39 +167,38 @@ class HalfRead(Honest):
 
 def test_an_honest_trial_is_safe_with_exact_counts(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Honest)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert result.states is not None
     assert result.states.states == explore_trial.AUTO_STATES == 64
     assert result.states.by_policy["durable-only"] == 32
     assert sum(result.states.by_policy.values()) == 64
     assert (result.states.engine, result.states.lossy) == ("guest", 0)
-    again = explored(recorded.directory, live(recorded), again=True)
+    again = explored(recorded, live(recorded), again=True)
     assert again.states == result.states, "a second look sees the same states"
 
 
 def test_what_was_found_is_looked_at_again_and_once(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    trial = recorded.directory
-    result = explored(trial, live(recorded))
-    again = explored(trial, live(recorded), again=True)
+    result = explored(recorded, live(recorded))
+    again = explored(recorded, live(recorded), again=True)
     assert (again.verdict, again.states) == (Verdict.LOSSY, result.states)
     assert again.findings == result.findings
 
     wanted = explore_trial.wanted_by(recorded.parameters, recorded.record.trial.seed)
     assert wanted is not None
-    wanted = explore_trial.as_before(trial, wanted)
+    wanted = explore_trial.as_before(recorded.sealed, wanted)
     names = {state_ref.state_id(state) for state in wanted.named}
     assert names
     elsewhere = replace(wanted, policies=("everything-issued",), budget=Budget(states=1))
-    seen = explorer.explore(trial, elsewhere, keep=False)
+    seen = explorer.explore(recorded.sealed, elsewhere, keep=False)
     assert seen.coverage.distinct == 1 + len(names)
     assert {one.id for found in seen.findings for one in found.examples} >= names
 
 
 def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.verdict is Verdict.LOSSY
     assert result.states is not None
     assert result.states.lossy >= 32, "every ack at which nothing but the durable is left"
@@ -216,7 +214,7 @@ def test_a_state_that_loses_a_record_convicts_whatever_the_cut_spared(world, mon
 )
 def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
     recorded = on_file_system(world, monkeypatch, engine)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any(says in finding.message for finding in result.findings)
     assert any("no crash state was recovered" in finding.message for finding in result.findings)
@@ -225,19 +223,19 @@ def test_an_exploration_that_fails_is_no_pass(world, monkeypatch, engine, says):
 def test_without_states_bytes_alone_are_no_safe(world, monkeypatch):
     off = ExploreSettings(budget="off")
     recorded = on_file_system(world, monkeypatch, Honest, explore=off)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     (finding,) = result.findings
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "explore.budget is off" in finding.message
     bare = {"filesystem": FilesystemSettings(type="raw")}
     recorded = on_file_system(world, monkeypatch, Honest, explore=off, **bare)
-    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded, live(recorded)).verdict is Verdict.SAFE
 
 
 def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkeypatch):
     some = ExploreSettings(budget="20", policies=("everything-issued",))
     recorded = on_file_system(world, monkeypatch, Honest, explore=some)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "nothing but what was durable" in result.findings[0].message
 
@@ -245,9 +243,9 @@ def test_states_that_hold_more_than_what_is_durable_are_not_enough(world, monkey
 def test_few_states_of_bytes_that_are_not_recognised_are_not_enough(world, monkeypatch):
     some = ExploreSettings(budget="20")
     recorded = on_file_system(world, monkeypatch, Honest, explore=some)
-    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded, live(recorded)).verdict is Verdict.SAFE
     monkeypatch.setattr(states, "is_recognised", lambda _: False)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "only 20 states were recovered" in result.findings[0].message
 
@@ -261,7 +259,7 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
     recorded = on_file_system(world, monkeypatch, Forgetful, name="uml")
     last = SimpleNamespace(confirm=lambda *_: Heard(told, "said so"), doubt=str)
     monkeypatch.setattr(disks, "last_word", lambda *_, **__: last)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.verdict is verdict
     assert (result.commits_lost > 0) is (told == "yes")
     if told != "yes":
@@ -282,8 +280,8 @@ def test_only_the_recorded_kernel_convicts(world, monkeypatch, told, verdict):
 def test_what_must_lose_or_has_lost_needs_no_states(world, monkeypatch, control, verdict, explores):
     monkeypatch.setattr(Honest, "made", 0)
     recorded = on_file_system(world, monkeypatch, Honest)
-    recorded.directory.write_record(recorded.record.model_copy(update={"control": control}))
-    result = explored(recorded.directory, live(recorded, verdict=verdict))
+    recorded.sealed.record = recorded.record.model_copy(update={"control": control})
+    result = explored(recorded, live(recorded, verdict=verdict))
     assert result.verdict is verdict
     assert (Honest.made > 0, result.states is not None) == (explores, explores)
 
@@ -306,16 +304,16 @@ def test_a_trial_whose_acks_decide_nothing_is_explored(world, monkeypatch, engin
     """It may still lose records; what was found cannot make it SAFE."""
     recorded = on_file_system(world, monkeypatch, engine)
     made = undecided(recorded, ack_window_ns=5_000_000)
-    result = explored(recorded.directory, made)
+    result = explored(recorded, made)
     assert result.verdict is verdict
     assert result.states is not None
-    again = explored(recorded.directory, made, again=True)
+    again = explored(recorded, made, again=True)
     assert (again.verdict, again.lost_lsns) == (verdict, result.lost_lsns)
 
 
 def test_a_trial_that_lacks_other_evidence_is_not_explored(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Forgetful)
-    result = explored(recorded.directory, undecided(recorded))
+    result = explored(recorded, undecided(recorded))
     assert (result.verdict, result.states) == (Verdict.INCONCLUSIVE, None)
 
 

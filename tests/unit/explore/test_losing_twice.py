@@ -68,7 +68,7 @@ class SeldomOnce(Fails):
 
 def test_of_six_states_that_lose_two_repeat_it_and_nobody_is_convicted(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Fails)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert (result.verdict, result.lost_lsns) == (Verdict.INCONCLUSIVE, ())
     found = by_kind(recorded)
     control = found.pop(FindingKind.CONTROL)
@@ -85,7 +85,7 @@ def test_of_six_states_that_lose_two_repeat_it_and_nobody_is_convicted(world, mo
 
 def test_of_twelve_disks_that_lose_eleven_count_and_one_is_told(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, SeldomOnce)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(7, 7),))
     found = by_kind(recorded)
     assert found.pop(FindingKind.DISAGREEMENT).verdict is Verdict.INCONCLUSIVE
@@ -94,7 +94,7 @@ def test_of_twelve_disks_that_lose_eleven_count_and_one_is_told(world, monkeypat
 
 def test_where_nothing_else_is_left_the_trial_is_inconclusive(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, FailsOnce)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert result.states.lossy == 0
     finding, control = result.findings
@@ -108,7 +108,7 @@ def test_where_nothing_else_is_left_the_trial_is_inconclusive(world, monkeypatch
 def test_a_state_that_loses_nothing_is_recovered_once(world, monkeypatch):
     made = []
     recorded = on_file_system(world, monkeypatch, lambda one: made.append(Never(one)) or made[-1])
-    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded, live(recorded)).verdict is Verdict.SAFE
     assert made[0].recovered == read_exploration(recorded.directory).coverage.recovered
 
 

@@ -80,7 +80,7 @@ def _from_zero(monkeypatch):
 def test_a_loss_of_the_shorter_way_alone_is_none_and_is_told(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Short)
     assert isinstance(Short(recorded), SecondLook)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert Short.asked_again > 0
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert {finding.kind for finding in result.findings} == {FindingKind.DISAGREEMENT}
@@ -157,7 +157,7 @@ def test_why_the_shorter_way_is_not_to_be_believed_is_told_once(world, monkeypat
 
 def test_a_loss_of_both_ways_convicts(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Loses)
-    result = explored(recorded.directory, live(recorded))
+    result = explored(recorded, live(recorded))
     assert result.states is not None
     # Each disk that loses something was looked at again, once.
     assert 0 < Loses.asked_again <= result.states.lossy
@@ -168,7 +168,7 @@ def test_a_loss_of_both_ways_convicts(world, monkeypatch):
 def test_states_decided_by_equal_files_are_told_apart(world, monkeypatch):
     recorded = on_file_system(world, monkeypatch, Repeats)
     monkeypatch.setattr(Repeats, "calls", 0)
-    assert explored(recorded.directory, live(recorded)).verdict is Verdict.SAFE
+    assert explored(recorded, live(recorded)).verdict is Verdict.SAFE
     result = read_exploration(recorded.directory)
     assert 0 < result.coverage.same_files == Repeats.calls // 2 < result.coverage.recovered
     told = f"{result.coverage.same_files:,} of {result.coverage.recovered:,} recovered states had"

@@ -7,7 +7,7 @@ import pytest
 
 from powercut.model.operations import AckBasis, AckProof
 from powercut.report import words
-from powercut.store.results import AckInstants
+from powercut.store.trial_result import AckInstants
 
 US = 1000
 CLOCK = AckProof(AckBasis.CLOCK, 310 * US, 180 * US, 90_000 * US, 1_010 * US)

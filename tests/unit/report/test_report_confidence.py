@@ -14,7 +14,8 @@ from powercut.report.explained import explain
 from powercut.report.junit import junit_xml
 from powercut.report.publish import write_reports
 from powercut.scenario.plan import Cell, draw_trials
-from powercut.store.results import CellResult, TrialResult
+from powercut.store.results import CellResult
+from powercut.store.trial_result import TrialResult
 
 LOST = Finding(FindingKind.LOST, Verdict.LOSSY, "gone", (LsnRange(1, 1),))
 HUNG = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "hung")

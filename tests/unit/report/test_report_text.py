@@ -29,7 +29,7 @@ from powercut.report.terminal.progress import ProgressView
 from powercut.report.terminal.show import print_story
 from powercut.report.terminal.table import failure_text, print_plan, print_run
 from powercut.scenario.settings import Parameters
-from powercut.store.results import Exposure, InFlight
+from powercut.store.trial_result import Exposure, InFlight
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -15,6 +15,7 @@ import pytest
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.observation import Extent, Observation
 from powercut.paths import as_word
+from powercut.recording.sealed import SealedTrial
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store import files, manifest
 from powercut.store.layout import ResultDir, folder_name, reproduce_command
@@ -102,7 +103,7 @@ def test_what_is_written_reads_the_same(trial):
     assert record.parameters == CELL.parameters
     assert record.trial == CELL.trials[0]
     assert (record.run_id, record.cut_ns) == ("ab" * 16, 12345)
-    assert trial.read_observation() == OBSERVATION
+    assert SealedTrial(trial).observation == OBSERVATION
 
 
 def test_the_seal_covers_all_evidence_and_no_judgement(trial):
@@ -210,12 +211,12 @@ def test_observations_of_another_version_or_shape_are_refused():
 def test_damaged_json_names_the_file_and_the_place(trial):
     (trial.path / "observation.json").write_text("{")
     with pytest.raises(DamagedRecording, match=r"observation\.json: "):
-        trial.read_observation()
+        _ = SealedTrial(trial).observation
     (trial.path / "trial.json").write_text('{"format": 3}')
     with pytest.raises(DamagedRecording, match=r"trial\.json: format: "):
         trial.read_record()
     with pytest.raises(DamagedRecording, match=r"trial\.json: does not say whose"):
-        trial.read_observation()
+        _ = SealedTrial(trial).observation
     with pytest.raises(DamagedRecording, match=r"verdict\.json: No such file"):
         trial.read_verdict()
 

@@ -20,13 +20,10 @@ from powercut.store.results import (
     CampaignOutcome,
     CellResult,
     ControlResult,
-    Exposure,
-    FindingRecord,
     RunResult,
-    TrialResult,
     exit_status,
-    lost_lsns,
 )
+from powercut.store.trial_result import Exposure, FindingRecord, TrialResult, lost_lsns
 
 SCENARIO = parse_scenario(
     "powercut: 1\nname: s\ntrials: 3\ncells: [{name: a}, {name: b, expect: lossy}]\n", Path("s")

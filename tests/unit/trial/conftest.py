@@ -22,6 +22,7 @@ from powercut.channel.wire import Message, MessageType, encode
 from powercut.disk.capture import CaptureDisk
 from powercut.model.contract import CutKind, CutPolicy
 from powercut.model.observation import Observation
+from powercut.recording.sealed import SealedTrial
 from powercut.rig import commands
 from powercut.rig.host_reader import read_on_host
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -112,7 +113,7 @@ class Played:
     directory: TrialDir
 
     def judged(self) -> TrialResult:
-        return judge_recording(self.directory)
+        return judge_recording(SealedTrial(self.directory))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.trial import RecoveredStates, as_before, wanted_by
 from powercut.model.verdict import Verdict
 from powercut.paths import CACHE
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -67,20 +68,20 @@ def said(seen: ExploreResult) -> dict[str, object]:
 )
 def test_verify_counts_the_states_of_the_run(tmp_path, disk, syncs, verdict):
     trial = recorded(tmp_path, syncs=syncs, **disk)
-    first = verdict_of(trial, RecoveredStates())
+    first = verdict_of(SealedTrial(trial), RecoveredStates())
     assert first.states is not None
     assert first.states.states == FEW
     kept = read_exploration(trial)
     assert kept is not None
     assert kept.verdict is verdict
 
-    again = verdict_of(trial, RecoveredStates(again=True))
+    again = verdict_of(SealedTrial(trial), RecoveredStates(again=True))
     assert (again.verdict, again.states) == (first.verdict, first.states)
     assert again.findings == first.findings
 
     record = trial.read_record()
     wanted = wanted_by(record.parameters, record.trial.seed)
     assert wanted is not None
-    wanted = as_before(trial, wanted)
+    wanted = as_before(SealedTrial(trial), wanted)
     assert bool(wanted.named) is (verdict is Verdict.LOSSY)
-    assert said(explore(trial, wanted, keep=False)) == said(kept)
+    assert said(explore(SealedTrial(trial), wanted, keep=False)) == said(kept)

@@ -34,6 +34,7 @@ from powercut.model.outside import UNKNOWN_OUTSIDE, Outside
 from powercut.model.positive import Whole
 from powercut.model.reads import UNKNOWN_READS, CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
@@ -156,20 +157,22 @@ def recorded(tmp_path):
 
 
 def test_an_intact_recording_acquits_and_convicts(recorded):
-    result = judge_recording(recorded(ALL))
+    result = judge_recording(SealedTrial(recorded(ALL)))
     assert (result.verdict, result.findings) == (Verdict.SAFE, ())
     assert (result.commits_acked, len(result.binding)) == (OPERATIONS, 64)
 
 
 def test_an_operation_that_is_gone_is_lost_trouble_or_not(recorded):
-    result = judge_recording(recorded(ALL_BUT_ONE, trouble="the program ended with status 1"))
+    result = judge_recording(
+        SealedTrial(recorded(ALL_BUT_ONE, trouble="the program ended with status 1"))
+    )
     assert result.verdict is Verdict.LOSSY
     lost = [finding for finding in result.findings if finding.kind is FindingKind.LOST]
     assert [finding.lsns for finding in lost] == [(LsnRange(7, 7),)]
 
 
 def test_an_operation_that_was_never_tried_is_there_by_no_cut_of_a_recorded_disk(recorded):
-    result = judge_recording(recorded(b"= 0-20\n"))
+    result = judge_recording(SealedTrial(recorded(b"= 0-20\n")))
     assert (result.verdict, result.commits_lost) == (Verdict.LOSSY, 0)
     (finding,) = result.findings
     assert (finding.kind, finding.lsns) == (FindingKind.NEVER_ATTEMPTED, (LsnRange(20, 20),))
@@ -177,7 +180,7 @@ def test_an_operation_that_was_never_tried_is_there_by_no_cut_of_a_recorded_disk
 
 def test_an_error_that_was_met_is_named_and_its_loss_is_its_own(recorded):
     error = {"on": "write", "nth": 8}
-    result = judge_recording(recorded(ALL_BUT_ONE, errors=(error,)))
+    result = judge_recording(SealedTrial(recorded(ALL_BUT_ONE, errors=(error,))))
     assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(7, 7),))
     (met,) = result.injected
     assert met.startswith("write, request 14: EIO, ")
@@ -189,7 +192,7 @@ def test_an_error_that_was_met_is_named_and_its_loss_is_its_own(recorded):
 
 def test_errors_are_named_by_kind_with_the_first_of_each(recorded):
     errors = ({"on": "flush", "nth": 3}, {"on": "write", "nth": 8, "times": 5})
-    result = judge_recording(recorded(ALL, errors=errors))
+    result = judge_recording(SealedTrial(recorded(ALL, errors=errors)))
     told = [re.sub(r"[0-9.]+ s after", "N s after", one) for one in result.injected]
     assert told == [
         "flush, request 5: EIO, N s after power-on",
@@ -198,13 +201,15 @@ def test_errors_are_named_by_kind_with_the_first_of_each(recorded):
 
 
 def test_an_honest_program_on_a_disk_with_errors_is_safe(recorded):
-    result = judge_recording(recorded(ALL, errors=({"on": "discard"}, {"on": "write", "nth": 20})))
+    result = judge_recording(
+        SealedTrial(recorded(ALL, errors=({"on": "discard"}, {"on": "write", "nth": 20})))
+    )
     assert (result.verdict, len(result.injected)) == (Verdict.SAFE, 1)
 
 
 @pytest.mark.parametrize("armed", [True, False])
 def test_an_error_that_no_request_met_proves_nothing(recorded, armed):
-    result = judge_recording(recorded(ALL, errors=({"on": "fua"},), armed=armed))
+    result = judge_recording(SealedTrial(recorded(ALL, errors=({"on": "fua"},), armed=armed)))
     assert result.verdict is Verdict.INCONCLUSIVE
     (why,) = [finding.message for finding in result.findings]
     assert why == "no request met an error of disk.errors: nothing of them was tested"
@@ -215,7 +220,7 @@ def test_an_absent_first_check_is_told_once(recorded, trouble):
     directory = recorded(ALL_BUT_ONE, trouble=trouble)
     directory.untouched.unlink()
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     (reason,) = [finding.message for finding in result.findings]
     assert trouble in reason
@@ -229,7 +234,7 @@ def test_a_trial_that_failed_before_it_ran_names_its_cause_alone(recorded):
         if path.name != "trial.json":
             path.unlink()
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert [finding.message for finding in result.findings] == [why]
 
@@ -239,7 +244,7 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
     directory = recorded(ALL_BUT_ONE, trouble="the program ended with status 1")
     (directory.path / name).unlink()
     directory.seal_recording()
-    said = [finding.message for finding in judge_recording(directory).findings]
+    said = [finding.message for finding in judge_recording(SealedTrial(directory)).findings]
     assert any(f"{name}: No such file" in one for one in said)
 
 
@@ -260,7 +265,7 @@ def test_what_is_missing_of_one_that_ran_is_named_beside_its_trouble(recorded, n
     ids=["reads", "requests", "syncs", "recovery", "lines", "clock", "another-clock"],
 )
 def test_a_recording_that_its_host_damaged_convicts_nobody(recorded, how, why):
-    result = judge_recording(recorded(ALL_BUT_ONE, **how))
+    result = judge_recording(SealedTrial(recorded(ALL_BUT_ONE, **how)))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert result.commits_lost == 0
     assert any(why in finding.message for finding in result.findings)
@@ -271,7 +276,7 @@ def test_a_disk_log_that_was_not_closed_convicts_nobody(recorded):
     log = directory.disk_log.with_suffix(".log")
     os.truncate(log, log.stat().st_size - EVENT.itemsize)
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
 
 
@@ -307,7 +312,7 @@ def ran(acks, found, *, failure=""):
 def test_a_check_convicts_only_if_it_finds_what_is_there(
     recorded, there, issued, ended, verdict, where, found
 ):
-    result = judge_recording(recorded(there, issued=issued, ended=ended))
+    result = judge_recording(SealedTrial(recorded(there, issued=issued, ended=ended)))
     assert (result.verdict, result.positive.where, result.positive.found) == (verdict, where, found)
     assert result.positive.passed is (verdict is not Verdict.INCONCLUSIVE)
     assert result.commits_lost == (verdict is Verdict.LOSSY)
@@ -316,7 +321,7 @@ def test_a_check_convicts_only_if_it_finds_what_is_there(
 @pytest.mark.parametrize(("also", "never"), [(b"", True), (b"x 7 torn\n", False)])
 def test_what_is_there_and_wrong_with_every_write_was_written(recorded, also, never):
     result = judge_recording(
-        recorded(ALL_BUT_ONE, issued=ALL_BUT_ONE + also, ended=ran(36, b"= 0-35\n"))
+        SealedTrial(recorded(ALL_BUT_ONE, issued=ALL_BUT_ONE + also, ended=ran(36, b"= 0-35\n")))
     )
     (lost,) = [one for one in result.findings if one.kind is FindingKind.LOST]
     assert (lost.lsns, "never written" in lost.message) == ((LsnRange(7, 7),), never)
@@ -336,7 +341,7 @@ def test_what_is_there_and_wrong_with_every_write_was_written(recorded, also, ne
     ids=["typo", "short", "outside", "none"],
 )  # fmt: skip
 def test_what_the_check_did_not_see_is_told(recorded, issued, ended, said):
-    result = judge_recording(recorded(b"", issued=issued, ended=ended))
+    result = judge_recording(SealedTrial(recorded(b"", issued=issued, ended=ended)))
     (control,) = [one for one in result.findings if one.kind is FindingKind.CONTROL]
     assert said in control.message
 
@@ -355,7 +360,7 @@ def test_what_the_check_did_not_see_is_told(recorded, issued, ended, said):
     ids=["nothing", "a-part", "all", "no-files", "unknown", "lossy", "lossy-and-blind"],
 )
 def test_a_check_that_reads_nothing_acquits_nobody(recorded, there, reads, verdict, told):
-    result = judge_recording(recorded(there, reads=reads))
+    result = judge_recording(SealedTrial(recorded(there, reads=reads)))
     assert result.verdict is verdict
     said = [one for one in result.untested if "the check" in one]
     assert len(said) == bool(told)
@@ -381,7 +386,7 @@ LED = Outside(("/tmp/x",), ("data/l leads to /tmp/x",))
     ids=["led-out", "alone", "a-pid-file", "names-alone", "nothing", "unknown", "lossy"],
 )
 def test_values_outside_of_the_folder_acquit_nobody(recorded, there, outside, verdict, told):
-    result = judge_recording(recorded(there, outside=outside))
+    result = judge_recording(SealedTrial(recorded(there, outside=outside)))
     assert result.verdict is verdict
     doubts = [one.message for one in result.findings if one.kind is FindingKind.CONTROL]
     assert bool(doubts) is (outside is not None and bool(outside.doubt))
@@ -405,7 +410,7 @@ def test_values_outside_of_the_folder_acquit_nobody(recorded, there, outside, ve
 def test_a_store_that_survives_no_cut_after_setup_is_not_safe(
     recorded, there, creation, verdict, told
 ):
-    result = judge_recording(recorded(there, creation=creation))
+    result = judge_recording(SealedTrial(recorded(there, creation=creation)))
     assert result.verdict is verdict
     doubts = [one.message for one in result.findings if "sync it in `setup`" in one.message]
     assert bool(doubts) is (creation is not None and len(creation.lost) == creation.made > 0)
@@ -416,7 +421,10 @@ def test_a_store_that_survives_no_cut_after_setup_is_not_safe(
 def test_an_operation_that_was_tried_and_not_acknowledged_need_not_be_found(recorded):
     lines = b"".join(b"? %d\n+ %d\n" % (number, number) for number in range(36)) + b"? 36\n"
     run = Continuation(0, 0, 0, Observation((), lines=b"= 0-35\n"), lines=lines)
-    assert judge_recording(recorded(ALL_BUT_ONE, issued=b"", ended=run)).verdict is Verdict.LOSSY
+    assert (
+        judge_recording(SealedTrial(recorded(ALL_BUT_ONE, issued=b"", ended=run))).verdict
+        is Verdict.LOSSY
+    )
 
 
 def test_a_control_that_must_lose_need_not_show_that_its_check_sees(recorded):
@@ -424,7 +432,7 @@ def test_a_control_that_must_lose_need_not_show_that_its_check_sees(recorded):
     record = directory.read_record()
     directory.write_record(record.model_copy(update={"control": ControlKind.LYING_DISK}))
     directory.write_untouched(Observation(()))
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert result.positive is None
 
 
@@ -440,12 +448,12 @@ class NoStates:
 
 def test_no_state_of_a_recording_convicts_whose_check_does_not_see(recorded):
     directory = recorded(b"", issued=b"", ended=ran(36, b""))
-    result = judge_recording(directory)
-    assert with_states(directory, result, NoStates()) == result
+    result = judge_recording(SealedTrial(directory))
+    assert with_states(SealedTrial(directory), result, NoStates()) == result
     with pytest.raises(UsageError, match="does not see what is there"):
         StateJudge(open_trial(directory), EngineChoice("uml"))
     with pytest.raises(UsageError, match="does not see what is there"):
-        explore(directory)
+        explore(SealedTrial(directory))
 
 
 @pytest.mark.parametrize(
@@ -459,7 +467,9 @@ def test_no_state_of_a_recording_convicts_whose_check_does_not_see(recorded):
     ids=["few", "twice", "never-tried", "garbage"],
 )
 def test_what_keeps_a_run_from_being_safe(recorded, how, why):
-    result = judge_recording(recorded(b"= 0-%d\n" % (how.get("operations", OPERATIONS) - 1), **how))
+    result = judge_recording(
+        SealedTrial(recorded(b"= 0-%d\n" % (how.get("operations", OPERATIONS) - 1), **how))
+    )
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert any(why in finding.message for finding in result.findings)
 
@@ -470,7 +480,7 @@ def test_a_file_of_another_recording_is_refused(recorded, name):
     lossy, other = recorded(ALL_BUT_ONE), recorded(ALL, run="other")
     shutil.copy(other.path / name, lossy.path / name)
     lossy.seal_recording()
-    result = judge_recording(lossy)
+    result = judge_recording(SealedTrial(lossy))
     assert result.verdict is not Verdict.SAFE
     assert any("of another recording" in finding.message for finding in result.findings)
 
@@ -484,7 +494,7 @@ def test_another_contract_than_that_of_the_disk_is_refused(recorded):
     raw[252:256] = google_crc32c.value(bytes(raw[:252])).to_bytes(4, "little")
     log.write_bytes(raw)
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any("flush: ignored, and honoured" in finding.message for finding in result.findings)
 
@@ -494,7 +504,7 @@ def test_another_instant_of_the_cut_is_refused(recorded):
     record = directory.read_record()
     directory.write_record(record.model_copy(update={"cut_ns": record.cut_ns - 1}))
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert any("not that of this cut" in finding.message for finding in result.findings)
     with pytest.raises(DamagedRecording, match="not that of this cut"):
@@ -514,7 +524,7 @@ def test_a_check_that_finds_operations_after_setup_alone_is_not_believed(recorde
     directory = recorded(ALL_BUT_ONE)
     directory.write_untouched(Observation((), lines=b"= 63\n"))
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert any("on the disk on which only `setup` has run" in f.message for f in result.findings)
 
@@ -532,7 +542,7 @@ def test_a_disk_that_does_not_mount_shows_nothing_of_a_check(
 ):
     """A disk that lies leaves file systems that do not mount: no check has noticed anything."""
     directory = recorded(there, control=control, recovered=recovered)
-    assert judge_recording(directory).verdict is verdict
+    assert judge_recording(SealedTrial(directory)).verdict is verdict
 
 
 # --- what is sealed again by another hand ------------------------------------------------
@@ -560,7 +570,7 @@ def sealed_again(directory, **claims):
     path.write_text(json.dumps(json.loads(path.read_text()) | claims))
     directory.seal_recording()
     directory.check_seal()
-    return judge_recording(directory)
+    return judge_recording(SealedTrial(directory))
 
 
 def test_what_is_claimed_is_bound_or_tried_here():
@@ -585,7 +595,7 @@ def test_what_is_left_out_of_a_claim_is_said_not_to_be_known(recorded):
     """The one who seals can take a doubt away, and not put a certainty in its place unseen."""
     doubts = {"reads": CheckReads(1, ("a",)), "outside": LED, "creation": Creation(1, ("a",))}
     directory = recorded(ALL, **doubts)
-    assert judge_recording(directory).verdict is Verdict.INCONCLUSIVE
+    assert judge_recording(SealedTrial(directory)).verdict is Verdict.INCONCLUSIVE
     result = sealed_again(directory, **dict.fromkeys(doubts))
     assert result.verdict is Verdict.SAFE
     assert {UNKNOWN_READS, UNKNOWN_OUTSIDE, UNKNOWN_CREATION} <= set(result.untested)

@@ -17,6 +17,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.paths import CACHE
 from powercut.recording.materialize import open_recording
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
@@ -79,7 +80,7 @@ def record(tmp_path: Path):
 
 
 def test_a_disk_that_lies_is_convicted_of_every_record_by_its_cut_alone(record):
-    result = judge_recording(record(Behaviour(hangs_after=ACKED, lies=True)))
+    result = judge_recording(SealedTrial(record(Behaviour(hangs_after=ACKED, lies=True))))
     assert (result.verdict, result.evidence_level) == (Verdict.LOSSY, EvidenceLevel.LIVE_ONLY)
     assert [str(span) for span in result.lost_lsns] == [f"1-{ACKED}"]
     assert [finding.kind for finding in result.live_losses] == [FindingKind.LOST]
@@ -89,7 +90,7 @@ def test_a_disk_that_lies_is_convicted_of_every_record_by_its_cut_alone(record):
 @pytest.mark.parametrize("kind", ["power-loss", "vm-kill", "guest-crash"])
 def test_an_honest_one_survives_which_is_not_safe(record, kind):
     directory = record(kind=kind)
-    result, sealed = judge_recording(directory), directory.read_record()
+    result, sealed = judge_recording(SealedTrial(directory)), directory.read_record()
     assert (result.verdict, result.findings) == (Verdict.SURVIVED, ())
     assert result.verdict is not Verdict.SAFE
     assert (sealed.trouble, sealed.evidence_level) == ("", EvidenceLevel.LIVE_ONLY)
@@ -99,12 +100,14 @@ def test_an_honest_one_survives_which_is_not_safe(record, kind):
 
 
 def test_a_kill_leaves_the_disk_its_power_and_convicts_nobody(record):
-    result = judge_recording(record(Behaviour(hangs_after=ACKED, lies=True), kind="vm-kill"))
+    result = judge_recording(
+        SealedTrial(record(Behaviour(hangs_after=ACKED, lies=True), kind="vm-kill"))
+    )
     assert result.verdict is Verdict.SURVIVED
 
 
 def test_a_workload_that_does_not_sync_is_seen_to_lose_records(record):
-    result = judge_recording(record(Behaviour(hangs_after=ACKED, syncs=False)))
+    result = judge_recording(SealedTrial(record(Behaviour(hangs_after=ACKED, syncs=False))))
     assert [str(span) for span in result.lost_lsns] == [f"1-{ACKED}"]
 
 
@@ -112,26 +115,28 @@ def test_a_workload_that_does_not_sync_is_seen_to_lose_records(record):
 
 
 def test_records_whose_attempts_the_cut_has_swallowed_are_no_inventions(record):
-    result = judge_recording(record(Behaviour(unheard_after=ACKED, last=ACKED + 5)))
+    result = judge_recording(SealedTrial(record(Behaviour(unheard_after=ACKED, last=ACKED + 5))))
     assert (result.verdict, result.findings) == (Verdict.SURVIVED, ())
     assert (result.commits_acked, result.commits_attempted) == (ACKED, ACKED + 5)
 
 
 def test_a_log_that_may_have_gone_round_convicts_nobody(record):
-    result = judge_recording(record(Behaviour(hangs_after=ACKED, lies=True), slots=2 * ACKED - 2))
+    result = judge_recording(
+        SealedTrial(record(Behaviour(hangs_after=ACKED, lies=True), slots=2 * ACKED - 2))
+    )
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert "goes round" in result.findings[0].message
 
 
 def test_a_machine_that_died_before_its_cut_survived_nothing(record):
-    result = judge_recording(record(Behaviour(dies_after=12), value=1000))
+    result = judge_recording(SealedTrial(record(Behaviour(dies_after=12), value=1000)))
     assert (result.verdict, result.commits_acked) == (Verdict.INCONCLUSIVE, 12)
 
 
 def test_a_cut_at_a_flush_that_nobody_sees_is_refused(record):
     directory = record(trigger="flushes", value=3)
     assert "flush 3 cannot be seen" in directory.read_record().trouble
-    assert judge_recording(directory).verdict is Verdict.INCONCLUSIVE
+    assert judge_recording(SealedTrial(directory)).verdict is Verdict.INCONCLUSIVE
 
 
 # --- attacks: nothing becomes live only by what is taken away -----------------------------
@@ -163,9 +168,9 @@ def lost_all(backend="fake") -> dict:
 
 def test_a_log_that_is_gone_makes_no_trial_live_only(record):
     directory = record(**lost_all())
-    assert judge_recording(directory).evidence_level is EvidenceLevel.RECORDED
+    assert judge_recording(SealedTrial(directory)).evidence_level is EvidenceLevel.RECORDED
     without_logs(directory)
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert (result.verdict, result.evidence_level) == (
         Verdict.INCONCLUSIVE,
         EvidenceLevel.RECORDED,
@@ -177,7 +182,7 @@ def test_nor_does_saying_so(record):
     without_logs(directory)
     change(directory, evidence_level="live-only")
     with pytest.raises(DamagedRecording, match="evidence is live-only, and that of fake is recor"):
-        judge_recording(directory)
+        judge_recording(SealedTrial(directory))
 
 
 def test_nor_does_another_machine_that_never_ran(record):
@@ -187,7 +192,7 @@ def test_nor_does_another_machine_that_never_ran(record):
     told["machine"]["backend"] = "fake-live"
     told["expect"] = "survived"
     change(directory, evidence_level="live-only", parameters=told)
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     assert result.verdict is Verdict.INCONCLUSIVE
     assert all("another recording" in finding.message for finding in result.findings)
 
@@ -196,21 +201,21 @@ def test_a_level_that_is_left_out_is_another_recording(record):
     directory = record(**lost_all())
     change(directory, evidence_level=None)
     with pytest.raises(DamagedRecording, match="does not say whose recording it is"):
-        judge_recording(directory)
+        judge_recording(SealedTrial(directory))
 
 
 def test_a_live_only_trial_with_a_log_beside_it_is_refused(record, tmp_path):
     directory = record()
     (directory.path / "disk.log").write_bytes(b"PC")
     with pytest.raises(DamagedRecording, match="no disk was recorded"):
-        judge_recording(directory)
+        judge_recording(SealedTrial(directory))
 
 
 def test_a_live_only_trial_is_not_made_a_recorded_one(record):
     directory = record(Behaviour(hangs_after=ACKED, lies=True))
     change(directory, evidence_level="recorded")
     with pytest.raises(DamagedRecording, match="that of fake-live is live-only"):
-        judge_recording(directory)
+        judge_recording(SealedTrial(directory))
 
 
 # --- what looks at requests refuses in one sentence --------------------------------------

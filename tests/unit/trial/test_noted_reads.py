@@ -21,11 +21,10 @@ def noted(target, left, *, same=True):
     )
     run = SimpleNamespace(
         workload=SimpleNamespace(same=lambda *_: same),
-        directory=SimpleNamespace(read_observation=lambda: ""),
         job=SimpleNamespace(parameters=Parameters()),
         left=left, reads=None, outside=None,
     )  # fmt: skip
-    positive._note_reads(run, engine, ["left"], timeout_s=1)
+    positive._note_reads(run, SimpleNamespace(observation=""), engine, ["left"], timeout_s=1)
     return run
 
 

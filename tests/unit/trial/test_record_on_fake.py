@@ -20,6 +20,7 @@ from powercut.model.events import Phase
 from powercut.model.machine import Move, Restart
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
+from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
@@ -77,7 +78,7 @@ def tried(tmp_path: Path):
         record_trial(rig, wanted, directory, lambda _: None, EngineShelf())
         assert not any(made.running for made in backend.made)
         try_it.machine = backend.made[0]
-        return judge_recording(directory), directory.read_record()
+        return judge_recording(SealedTrial(directory)), directory.read_record()
 
     try_it.machine = None
     return try_it
@@ -214,7 +215,7 @@ def test_each_phase_has_the_deadline_to_itself(tmp_path, monkeypatch):
     )
     assert spent == [Phase.PREPARE, Phase.BOOT, Phase.WORKLOAD, Phase.CUT, Phase.RECOVER]
     assert directory.read_record().trouble == ""
-    assert judge_recording(directory).live_losses == ()
+    assert judge_recording(SealedTrial(directory)).live_losses == ()
 
 
 def test_a_guest_that_never_says_hello_meets_it_too(tried):

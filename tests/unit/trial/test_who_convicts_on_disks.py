@@ -19,6 +19,7 @@ from powercut.explore.confirmation import last_word
 from powercut.explore.trial import RecoveredStates
 from powercut.model.observation import Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.image_open import write_image
@@ -107,7 +108,9 @@ def judged(played):
 
     def judge(directory, engine):
         played(directory, engine)
-        return with_states(directory, judge_recording(directory), RecoveredStates())
+        return with_states(
+            SealedTrial(directory), judge_recording(SealedTrial(directory)), RecoveredStates()
+        )
 
     return judge
 
@@ -144,7 +147,7 @@ def said(result, kind=FindingKind.CONTROL):
 @pytest.mark.parametrize(("there", "lost"), [(ALL_BUT_ONE, 1), (b"", OPERATIONS)])
 def test_a_cut_that_lacks_nothing_convicts_nobody(recorded, there, lost):
     """All was durable, and on a disk of the same bytes the check found every operation."""
-    result = judge_recording(recorded(there, issued=ALL, unflushed=()))
+    result = judge_recording(SealedTrial(recorded(there, issued=ALL, unflushed=())))
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     (message,) = said(result, FindingKind.LOST)
     assert "it contradicts itself" in message
@@ -154,13 +157,15 @@ def test_a_cut_that_lacks_nothing_convicts_nobody(recorded, there, lost):
 def test_a_cut_that_lacks_something_does(recorded, there):
     """The honest twin: what the last operation wrote was not flushed."""
     directory = recorded(there, issued=ALL)
-    assert judge_recording(directory).verdict is Verdict.LOSSY
+    assert judge_recording(SealedTrial(directory)).verdict is Verdict.LOSSY
 
 
 def test_what_was_never_given_to_the_disk_convicts_where_a_run_has_shown_it(recorded):
     """Acknowledged out of the page cache: nothing is missing of what the disk was given."""
     there, ended = b"= 0-16\n", ran(36, b"= 0-35\n")
-    result = judge_recording(recorded(there, issued=there, ended=ended, idle=3, unflushed=()))
+    result = judge_recording(
+        SealedTrial(recorded(there, issued=there, ended=ended, idle=3, unflushed=()))
+    )
     assert (result.verdict, result.lost_lsns) == (Verdict.LOSSY, (LsnRange(17, 19),))
     (message,) = said(result, FindingKind.LOST)
     assert message.endswith(
@@ -172,13 +177,13 @@ def test_what_the_disk_was_given_and_lost_is_not_called_never_written(recorded):
     directory = recorded(
         b"= 0-15\n", unflushed=(16,), issued=b"= 0-16\n", ended=ran(36, b"= 0-35\n"), idle=3
     )
-    (message,) = said(judge_recording(directory), FindingKind.LOST)
+    (message,) = said(judge_recording(SealedTrial(directory)), FindingKind.LOST)
     assert message.startswith("4 operations are acknowledged and not there: 16-19; never written")
     assert message.endswith("carries 17-19")
     issued = Observation((), complete=False, failure="it broke off", lines=b"= 0-16\n")
     directory.write_whole(directory.issued, issued)
     directory.seal_recording()
-    (message,) = said(judge_recording(directory), FindingKind.LOST)
+    (message,) = said(judge_recording(SealedTrial(directory)), FindingKind.LOST)
     assert "never written" not in message, "a check that did not look at all of it has not shown it"
 
 
@@ -207,7 +212,7 @@ def test_the_second_run_goes_on_until_one_that_writes_now_and_then_has_done_so_a
     monkeypatch.setattr(positive, "going_on", lambda _plan, _parameters, _run, acks, **_: acks)
     positive.look_where_nothing_was_lost(run, issued, None, started, [], timeout_s=1)
     directory.seal_recording()
-    result = judge_recording(directory)
+    result = judge_recording(SealedTrial(directory))
     if kept == OPERATIONS:
         assert (result.verdict, ran_to) == (Verdict.SAFE, [])
         return
@@ -255,7 +260,7 @@ def test_a_check_that_finds_nothing_any_more_is_found_out(recorded, judged):
 
 def test_what_the_cut_lost_is_no_loss_either_by_a_check_that_was_found_out(recorded, judged):
     directory = recorded(ALL_BUT_ONE, issued=ALL, budget="120")
-    assert judge_recording(directory).verdict is Verdict.LOSSY
+    assert judge_recording(SealedTrial(directory)).verdict is Verdict.LOSSY
     result = judged(directory, Blind)
     assert (result.verdict, result.commits_lost) == (Verdict.INCONCLUSIVE, 0)
     assert "its check is not to be believed" in said(result, FindingKind.LOST)[0]

@@ -15,6 +15,7 @@ from powercut.explore.explorer import ExploreRequest, explore
 from powercut.model.errors import UsageError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.report.words import how_repaired
 from powercut.rig import image_open
 from powercut.store.layout import ResultDir
@@ -103,7 +104,7 @@ def test_an_overlay_keeps_its_records_and_what_lies_below_them(run):
     trial = only(result)
     assert trial.findings == ()
     assert trial.states.went_on == trial.states.states == 2
-    seen = trial_dir(result).read_observation()
+    seen = SealedTrial(trial_dir(result)).observation
     there = {SlotState(extent.state): extent for extent in seen.extents}
     assert there[SlotState.INTACT].count >= trial.commits_acked
     stale = there[SlotState.STALE]
@@ -162,4 +163,4 @@ def test_an_option_that_the_tool_refuses_is_trouble_and_no_verdict(run):
 def test_only_a_guest_can_explore_an_image(run):
     trial = trial_dir(run(f"machine: {{format: qcow2}}\n{CUT.replace('2}', 'off}')}"))
     with pytest.raises(UsageError, match="only QEMU can open it"):
-        explore(trial, ExploreRequest(engine="uml"))
+        explore(SealedTrial(trial), ExploreRequest(engine="uml"))

@@ -14,8 +14,8 @@ from powercut.campaign.verify import verify
 from powercut.model.operations import AckBasis
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
+from powercut.recording.sealed import SealedTrial
 from powercut.store.layout import ResultDir
-from powercut.verdict import reading
 
 RAW = """
 filesystem: {type: raw}
@@ -246,10 +246,10 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         "controls: none\n"
     )
 
-    read_acks = reading.read_acks
+    read_acks = SealedTrial.acks.func
 
-    def without_last_attempts(trial):
-        recorded = read_acks(trial)
+    def without_last_attempts(sealed):
+        recorded = read_acks(sealed)
         history = recorded.history
         kept = history.attempt_lsn < history.acked - 5
         fewer = replace(
@@ -261,7 +261,7 @@ def test_an_attempt_that_the_cut_swallowed_is_known_from_the_disk(run, monkeypat
         assert fewer.attempted < history.acked
         return replace(recorded, history=fewer)
 
-    monkeypatch.setattr(reading, "read_acks", without_last_attempts)
+    monkeypatch.setattr(SealedTrial, "acks", property(without_last_attempts))
     again = verify(result_directory(result))
     assert only(again).findings == ()
     assert only(again).commits_attempted >= 300

@@ -15,6 +15,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.events import Notice
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.engine import unavailable
 from powercut.store.exploration import read_exploration
@@ -99,11 +100,11 @@ def test_a_run_explores_with_guests_and_says_so_once(made):
 @pytest.mark.nightly
 def test_explore_finds_with_guests_what_uml_finds(made, monkeypatch):
     wanted = ExploreRequest(policies=("durable-only",), budget=Budget(states=3), seed=1)
-    by_guest = explore(trial(made, "ext4"), wanted)
+    by_guest = explore(SealedTrial(trial(made, "ext4")), wanted)
     text = say("explore", trial(made, "ext4").path, "--budget", 3, "--policy", "durable-only")
     assert f"engine: guest, since {REASON}" in text
     monkeypatch.undo()
-    by_uml = explore(trial(made, "ext4"), wanted)
+    by_uml = explore(SealedTrial(trial(made, "ext4")), wanted)
     assert (by_guest.engine, by_uml.engine) == ("guest", "uml")
     assert by_guest.coverage.distinct == by_uml.coverage.distinct == 3
     assert [(f.kind, f.lsns) for f in by_guest.findings] == [

@@ -14,6 +14,7 @@ from powercut.crash.explore import InstantKind
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.verdict import FindingKind, Verdict
+from powercut.recording.sealed import SealedTrial
 from powercut.recover.uml.engine import unavailable as no_uml
 from powercut.store.exploration import read_exploration
 
@@ -57,10 +58,10 @@ def recording_of(cell, folder):
 )
 def test_a_torn_superblock_takes_a_disk_that_promises_less(tmp_path, cell, said):
     trial = recording_of(cell, tmp_path)
-    promised = explore(trial, TORN)
+    promised = explore(SealedTrial(trial), TORN)
     assert (promised.verdict, promised.findings) == (Verdict.SAFE, ())
     assert promised.atomic_unit == 4096
-    sectors = explore(trial, replace(TORN, atomic_unit=512))
+    sectors = explore(SealedTrial(trial), replace(TORN, atomic_unit=512))
     assert sectors.atomic_unit == 512
     if not said:
         assert (sectors.verdict, sectors.findings) == (Verdict.SAFE, ())

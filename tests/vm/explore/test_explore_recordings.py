@@ -24,6 +24,7 @@ from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.recording import state_ref
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml.engine import unavailable as no_uml
@@ -81,7 +82,9 @@ def by_the_run(trials):
 
 def test_honest_recordings_lose_nothing_in_any_state(trials):
     for cell, states in (("xfs", 100), ("ext4", 150), ("raw", 5000)):
-        result = explore(trials[cell], ExploreRequest(budget=Budget(states=states), jobs=2))
+        result = explore(
+            SealedTrial(trials[cell]), ExploreRequest(budget=Budget(states=states), jobs=2)
+        )
         assert result.findings == (), cell
         assert result.verdict is Verdict.SAFE
         # How many there are depends on what was in flight together, so on the machine.
@@ -128,7 +131,7 @@ def lsns_in(spans):
 @pytest.mark.parametrize("cell", ["lying", "no-sync", "early-ack", "fua"])
 def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
     wanted = ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,), confirm=False)
-    result = explore(trials[cell], wanted)
+    result = explore(SealedTrial(trials[cell]), wanted)
     recorded = open_trial(trials[cell])
     exposed = exposure(recorded.evidence).exposed_lsns
     assert exposed == (LsnRange(1, recorded.evidence.claims.acked),)
@@ -140,14 +143,14 @@ def test_lies_are_found_by_exposure_and_by_exploration_alike(trials, cell):
 
 
 def test_a_cut_that_takes_no_cache_convicts_no_disk(trials):
-    result = explore(trials["vm-kill"], ExploreRequest(budget=Budget(states=50)))
+    result = explore(SealedTrial(trials["vm-kill"]), ExploreRequest(budget=Budget(states=50)))
     assert result.verdict is Verdict.SAFE
 
 
 def test_jobs_and_pruning_do_not_change_what_is_found(trials):
     results = [
         explore(
-            trials["lying"],
+            SealedTrial(trials["lying"]),
             ExploreRequest(budget=Budget(states=60), jobs=jobs, prune=prune, confirm=False),
         )
         for jobs, prune in ((1, Prune.NOTHING), (2, Prune.BYTES), (1, Prune.READS))
@@ -160,12 +163,15 @@ def test_jobs_and_pruning_do_not_change_what_is_found(trials):
 
 def test_the_recorded_kernel_has_the_last_word(trials):
     result = explore(
-        trials["early-ack"], ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,))
+        SealedTrial(trials["early-ack"]),
+        ExploreRequest(policies=("durable-only",), at=(InstantKind.ACK,)),
     )
     (found,) = result.findings
     assert found.examples[0].confirmed == "yes"
     # The engine of the recorded kernel, by name, one state of an honest recording.
-    guest = explore(trials["xfs"], ExploreRequest(engine="guest", budget=Budget(states=2)))
+    guest = explore(
+        SealedTrial(trials["xfs"]), ExploreRequest(engine="guest", budget=Budget(states=2))
+    )
     assert (guest.verdict, guest.engine, guest.engine_boots) == (Verdict.SAFE, "guest", 2)
 
 
@@ -191,7 +197,7 @@ def test_verify_finds_again_what_little_time_would_not(trials):
     wanted = replace(wanted, policies=("everything-issued",), budget=Budget(seconds=3600))
     write_exploration(trial, earlier.model_copy(update={"coverage": short}))
     try:
-        result = explore(trial, as_before(trial, wanted), keep=False)
+        result = explore(SealedTrial(trial), as_before(SealedTrial(trial), wanted), keep=False)
         named = [example.id for found in earlier.findings for example in found.examples]
         assert result.coverage.distinct == 1 + len(named)
         assert {e.id for f in result.findings for e in f.examples} >= set(named)
@@ -200,7 +206,7 @@ def test_verify_finds_again_what_little_time_would_not(trials):
         whole = path.read_text()
         path.write_text(whole.replace('"instant": ', '"instant": 9'))
         with pytest.raises(DamagedRecording, match=named[0]):
-            as_before(trial, wanted)
+            as_before(SealedTrial(trial), wanted)
         path.write_text(whole)
     finally:
         write_exploration(trial, earlier)

@@ -13,6 +13,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.verdict import FindingKind, LsnRange
 from powercut.paths import SCENARIOS
+from powercut.recording.sealed import SealedTrial
 from powercut.recover.uml.engine import unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable()))
@@ -30,7 +31,7 @@ def test_kernels_of_two_suites_agree_that_ext4_does_not_mount(tmp_path):
         wanted = ExploreRequest(
             policies=("durable-only",), budget=Budget(states=100), confirm=False, kernel=kernel
         )
-        result = explore(trial, wanted)
+        result = explore(SealedTrial(trial), wanted)
         assert result.engine == "uml"
         assert result.engine_kernel.startswith(f"{kernel} (")
         (found,) = result.findings

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordings_made import recording_made
 
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.explore import InstantKind, events
@@ -153,7 +154,7 @@ def gone_on(tmp_path_factory: pytest.TempPathFactory) -> TrialRecording:
         powercut="0", scenario="handmade", cell="guest", parameters=parameters, trial=first,
         run_id="00" * 16,
     )  # fmt: skip
-    return TrialRecording.of_promises(trial, record, timeline, ProgramPromises(history_of(packets)))
+    return recording_made(trial, record, timeline, ProgramPromises(history_of(packets)))
 
 
 def recovering(recorded: TrialRecording, how: str) -> tuple[CrashState, LocalWorker]:

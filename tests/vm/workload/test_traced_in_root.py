@@ -14,7 +14,7 @@ from powercut.cli.lookup import find_trials
 from powercut.explore.request import Budget
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
-from powercut.recording.bound import read_lines
+from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.recover.uml.boot import unavailable
 from powercut.workload.program.sync_trace import TRACER, read_trace
@@ -94,7 +94,7 @@ def test_in_a_virtual_machine_one_is_dropped_and_the_other_seen(tmp_path: Path) 
     (trial,) = find_trials(Path(run.result_directory))
     assert run.cells[0].verdict is Verdict.LOSSY, run.model_dump_json(indent=1)
     assert ALL in {n for one in run.cells[0].trials[0].lost_lsns for n in range(one.first, ALL + 1)}
-    trace = read_trace(read_lines(trial))
+    trace = read_trace(SealedTrial(trial).lines)
     assert {
         (site.call, site.path): (trace.count(site.number), trace.count(site.number, dropped=True))
         for site in trace.sites

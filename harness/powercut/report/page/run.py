@@ -13,7 +13,8 @@ from powercut.report.explained import explain
 from powercut.report.page.pages import GLOSSARY, page
 from powercut.report.page.telling import TrialStory, tell_trial
 from powercut.store.layout import ResultDir
-from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.results import CellResult, RunResult
+from powercut.store.trial_result import TrialResult
 
 DRAWN_CELLS = 24
 """How many cells get a drawing; a campaign that fails everywhere needs no hundred."""

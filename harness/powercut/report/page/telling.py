@@ -19,8 +19,8 @@ from powercut.report.difference import difference_lines
 from powercut.report.page.sequence import loss_svg, witness_svg
 from powercut.report.program_cut import FindingStory, stories_of_trial
 from powercut.report.terminal.story import last_moments
-from powercut.store.results import TrialResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.store.view import I64, RecordingView
 from powercut.store.witness import Witness, read_witness
 

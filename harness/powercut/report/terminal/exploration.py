@@ -21,7 +21,7 @@ from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
 from powercut.report.terminal.table import STYLES
 from powercut.store.exploration import ExplorationFinding, ExploreResult, FoundState, StateGroups
-from powercut.store.results import TrialResult
+from powercut.store.trial_result import TrialResult
 
 _ROWS_MAX = 20
 _BAR = 40

@@ -24,8 +24,9 @@ from powercut.report.terminal.story import last_moments
 from powercut.report.terminal.table import STYLES, print_run
 from powercut.report.terminal.witness import print_witness
 from powercut.store.layout import ResultDir
-from powercut.store.results import CellResult, RunResult, TrialResult
+from powercut.store.results import CellResult, RunResult
 from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_result import TrialResult
 from powercut.store.view import RecordingView
 from powercut.store.witness import read_witness
 from powercut.wal.layout import SlotState

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges the recording of a program: what it claimed against what its own check found.
+"""Operations of a program: what it claimed against what its own check found.
 
 Its bytes are not recognised, so there is no exposure analysis: SAFE rests on what was recovered,
 after the cut and in crash states (powercut.explore.trial).
@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from powercut.checkers.judge import Checker, Judgement, run_checkers, without_conviction
+from powercut.checkers.judge import Checker, Judgement, without_conviction
 from powercut.crash.states import StateSpace
 from powercut.crash.whole import lacks_nothing
 from powercut.disk.pclog import injected_errors
@@ -24,17 +24,15 @@ from powercut.model.operations import OperationHistory, Sighting
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reached import Reached
 from powercut.model.timeline import Timeline
-from powercut.model.units import NEVER, Instant
-from powercut.model.verdict import EvidenceLevel, Finding, FindingKind, Verdict, lsn_ranges
-from powercut.recording.bound import check_level, doubts_of, read_disk_log, read_lines
+from powercut.model.units import Instant
+from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording.materialize import cut_state
-from powercut.recording.positive import positive_of
 from powercut.recording.reached import reached_on_disk
+from powercut.recording.sealed import SealedTrial, doubts_of
 from powercut.scenario.settings import ControlKind
 from powercut.store.loss_story import LossStory
-from powercut.store.results import AckInstants, TrialResult
-from powercut.store.trial_dir import TrialDir, TrialRecord
-from powercut.store.trial_result import lost_lsns
+from powercut.store.trial_dir import TrialRecord
+from powercut.store.trial_result import AckInstants, lost_lsns
 from powercut.verdict.loss_story import program_story_of
 from powercut.verdict.reading import Gaps, observation_of
 from powercut.verdict.untested import untested_of_program
@@ -49,74 +47,74 @@ _NAMED_MAX: Final = 4
 _MUST_LOSE: Final = (ControlKind.LYING_DISK, ControlKind.NO_SYNC)
 
 
-def judge_lines(directory: TrialDir, record: TrialRecord, workload: AcksByLines) -> TrialResult:
-    """The verdict that the recording in `directory` deserves.  Writes nothing.
+class OperationsClaimed:
+    """The operations that a program claimed, with what there is of its evidence."""
 
-    Raises DamagedRecording for a recording of another level than its settings make.
-    """
-    check_level(directory, record)
-    gaps = Gaps(record, directory)
-    doubts: tuple[str, ...] = ()
-    live, timeline = record.evidence_level is EvidenceLevel.LIVE_ONLY, None
-    if not live:
-        timeline = gaps.read(lambda: read_disk_log(directory, record, verify_payloads=True))
-    packets = gaps.read(lambda: read_lines(directory))
-    observation = gaps.read(lambda: observation_of(directory, record))
-    untouched = None
-    if directory.untouched.exists() or not record.trouble:  # the trouble explains its absence
-        untouched = gaps.read(directory.read_untouched)
-    if timeline is not None:
-        doubts = doubts_of(timeline, packets or (), record.damage)
-        gaps.add(*doubts, *_not_met(record, timeline))
-        if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
-            gaps.add("the disk log is not that of this cut")
-    elif live:
-        doubts = record.damage
-        gaps.add(*doubts, *_no_cut(record))
-    promises = None
-    if packets is not None:
-        # Of a machine whose loss of power is not observed, all counts that has come.
-        cut_ns = int(NEVER) if live or record.cut_ns is None else record.cut_ns
-        promises = workload.promises_by_lines(packets, cut_ns)
-        gaps.add(*_gaps_of(promises))
-    checkers: dict[str, Checker] = {"recording": lambda: gaps.findings}
-    if untouched is not None:
-        unbelievable = list(workload.check_untouched(untouched))
-        checkers["untouched"] = lambda: unbelievable
-        if not unbelievable and promises is not None and observation is not None:
-            known, seen = promises, observation
-            checkers["operations"] = lambda: _after_cut(known, seen, live=live)
-    positive = None if promises is None else positive_of(directory, record, workload, promises)
-    checkers["control"] = lambda: [*_blind(record, positive)]
-    judgement = _with_unwritten(run_checkers(checkers), directory, positive)
-    if doubts:
-        judgement = without_conviction(judgement, "; ".join(doubts))
-    elif why := _unbelieved(timeline, promises, positive, judgement):
-        judgement = without_conviction(judgement, why)
-    elif _must_notice(record, judgement) and not _noticed(judgement):
-        judgement = without_conviction(judgement, "its check has missed nothing")
-    return TrialResult.judged(
-        record.trial,
-        verdict=max(judgement.verdict, Verdict.SURVIVED) if live else judgement.verdict,
-        evidence_level=record.evidence_level,
-        acked=promises.acked if promises is not None else 0,
-        attempted=promises.attempted if promises is not None else 0,
-        findings=judgement.findings,
-        in_flight=timeline.in_flight if timeline is not None else None,
-        acks=None if promises is None else _how_well_dated(promises),
-        timings_s=record.timings_s,
-        result_directory=directory.relative,
-        binding=directory.read_binding().name,
-        loss=_story(timeline, promises, judgement),
-        positive=positive,
-        untested=tuple(untested_of_program(record, positive)),
-        reached=_reached(timeline, promises),
-        injected=() if timeline is None else tuple(_injected(timeline)),
-    )
+    def __init__(self, sealed: SealedTrial, timeline: Timeline | None, gaps: Gaps) -> None:
+        """Tells the `gaps` what is missing; `timeline` is that of the disk."""
+        self._sealed, self._timeline = sealed, timeline
+        record, self._doubts = sealed.record, tuple[str, ...]()
+        packets = gaps.read(lambda: sealed.lines)
+        self._observation = gaps.read(lambda: observation_of(sealed))
+        self._untouched = None
+        # Its trouble explains why there is none.
+        if sealed.directory.untouched.exists() or not record.trouble:
+            self._untouched = gaps.read(lambda: sealed.untouched)
+        if timeline is not None:
+            self._doubts = doubts_of(timeline, packets or (), record.damage)
+            gaps.add(*self._doubts, *_not_met(record, timeline))
+            if timeline.cut is None or int(timeline.cut.at) != record.cut_ns:
+                gaps.add("the disk log is not that of this cut")
+        elif sealed.is_live:
+            self._doubts = record.damage
+            gaps.add(*self._doubts, *_no_cut(record))
+        self._promises = None if packets is None else sealed.promises
+        if self._promises is not None:
+            gaps.add(*_gaps_of(self._promises))
+        self._positive = None if self._promises is None else sealed.positive
+
+    def checkers(self) -> dict[str, Checker]:
+        """By their names."""
+        checkers: dict[str, Checker] = {}
+        workload, promises, seen = self._sealed.workload, self._promises, self._observation
+        assert isinstance(workload, AcksByLines)
+        if self._untouched is not None:
+            unbelievable = list(workload.check_untouched(self._untouched))
+            checkers["untouched"] = lambda: unbelievable
+            if not unbelievable and promises is not None and seen is not None:
+                live = self._sealed.is_live
+                checkers["operations"] = lambda: _after_cut(promises, seen, live=live)
+        checkers["control"] = lambda: [*_blind(self._sealed.record, self._positive)]
+        return checkers
+
+    def weighed(self, judgement: Judgement) -> Judgement:
+        """Without conviction where the host, the check or the control is in doubt."""
+        judgement = _with_unwritten(judgement, self._sealed, self._positive)
+        if self._doubts:
+            return without_conviction(judgement, "; ".join(self._doubts))
+        if why := _unbelieved(self._timeline, self._promises, self._positive, judgement):
+            return without_conviction(judgement, why)
+        if _must_notice(self._sealed.record, judgement) and not _noticed(judgement):
+            return without_conviction(judgement, "its check has missed nothing")
+        return judgement
+
+    def told(self, judgement: Judgement) -> dict[str, Any]:
+        """What a result says of operations."""
+        promises, timeline = self._promises, self._timeline
+        return {
+            "acked": promises.acked if promises is not None else 0,
+            "attempted": promises.attempted if promises is not None else 0,
+            "acks": None if promises is None else _how_well_dated(promises),
+            "loss": _story(timeline, promises, judgement),
+            "positive": self._positive,
+            "untested": tuple(untested_of_program(self._sealed.record, self._positive)),
+            "reached": _reached(timeline, promises),
+            "injected": () if timeline is None else tuple(_injected(timeline)),
+        }
 
 
 def _with_unwritten(
-    judgement: Judgement, directory: TrialDir, positive: PositiveControl | None
+    judgement: Judgement, sealed: SealedTrial, positive: PositiveControl | None
 ) -> Judgement:
     """`judgement`, which names what was lost because the disk was never given it.
 
@@ -126,7 +124,7 @@ def _with_unwritten(
     if positive is None or positive.where is not Whole.ENDED or not positive.passed:
         return judgement
     with suppress(DamagedRecording):
-        issued = directory.read_whole(directory.issued)
+        issued = sealed.issued
         if issued is not None and issued.recovered and issued.complete:
             seen = sighting_of(issued)
             wrong = {operation for operation, _ in seen.wrong}
@@ -256,7 +254,7 @@ def _after_cut(promises: Promises, observation: Observation, *, live: bool) -> l
     """Against all that was received.
 
     Where nothing but the cut is seen, what came back was attempted, even if the cut swallowed the
-    announcement (as in powercut.verdict.judge).
+    announcement (as in powercut.verdict.records).
     """
     found = promises.check(promises.claims_received(), observation)
     return [one for one in found if not live or one.kind is not FindingKind.NEVER_ATTEMPTED]

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of a log, whose bytes are known: what was claimed against the writes that carry them, and
+against what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from powercut.checkers.acks import check_acks
+from powercut.checkers.agreement import check_agreement, explain_losses
+from powercut.checkers.exposure import check_exposure
+from powercut.checkers.judge import Checker, Judgement, without_conviction
+from powercut.checkers.reading import reading_of
+from powercut.checkers.wal import check_restarts, check_wal, required_after
+from powercut.crash.evidence import Evidence
+from powercut.crash.exposure import exposure
+from powercut.crash.proof import prove_acks, unrecognised
+from powercut.crash.survival import survival
+from powercut.disk.pclog import host_failures
+from powercut.model.exposure import ExposureReport
+from powercut.model.history import History
+from powercut.model.observation import Observation
+from powercut.model.timeline import Timeline
+from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.recording.sealed import SealedTrial
+from powercut.rig import commands
+from powercut.store.trial_result import AckInstants, Exposure, lost_lsns
+from powercut.verdict.loss_story import story_of
+from powercut.verdict.reading import Gaps, observation_of
+from powercut.verdict.untested import untested_of
+from powercut.wal.layout import SlotState, WalLayout
+from powercut.workload.wal.commands import wal_layout
+
+
+class RecordsClaimed:
+    """The records that a run claimed, with what there is of its evidence."""
+
+    def __init__(self, sealed: SealedTrial, timeline: Timeline | None, gaps: Gaps) -> None:
+        """Tells the `gaps` what is missing; `timeline` is that of the disk."""
+        self._sealed = sealed
+        recorded = gaps.read(lambda: sealed.acks)
+        self._observation = gaps.read(lambda: observation_of(sealed))
+        self._host_failed = host_failures(timeline) if timeline is not None else ()
+        gaps.add(
+            *(
+                f"I/O error on the host, below the disk under test: {why}"
+                for why in self._host_failed
+            )
+        )
+        if recorded and not recorded.complete:
+            gaps.add("the history of acks was cut off: later ones may be missing")
+        if recorded and recorded.history.error:
+            gaps.add(f"the workload failed: {recorded.history.error}")
+        self._history = recorded.history if recorded else None
+        self._latency = recorded.latency if recorded else None
+        known = timeline is not None and recorded is not None
+        self._evidence = gaps.read(lambda: sealed.evidence) if known else None
+        self._attempted, self._recognised = self._history_attempted(), True
+        self._report: ExposureReport | None = None
+        if (evidence := self._evidence) is not None:
+            # What reached the disk was attempted, even if the cut swallowed the message.
+            self._attempted = max(evidence.history.attempted, evidence.claims.attempted)
+            self._report = exposure(evidence)
+            self._proof = prove_acks(evidence, self._report)
+            self._recognised = _recognised(evidence, self._observation, self._attempted)
+
+    def _history_attempted(self) -> int:
+        history, back = self._history, self._observation
+        if not self._sealed.is_live or history is None:
+            return 0
+        return history.attempted if back is None else attempted_at_least(history, back)
+
+    def checkers(self) -> dict[str, Checker]:
+        """By their names."""
+        if self._sealed.is_live:
+            history, back = self._history, self._observation
+            layout = wal_layout(self._sealed.parameters)
+            if history is None or back is None:
+                return {}
+            return {"live": lambda: check_live(history, back, layout)}
+        facts = self._sealed.record.guest_facts
+        promised = commands.promised_of_disks(self._sealed.parameters)
+        checkers: dict[str, Checker] = {"environment": lambda: check_environment(facts, promised)}
+        evidence, report = self._evidence, self._report
+        if evidence is None or report is None:
+            return checkers
+        checkers["acks"] = lambda: check_acks(self._proof)
+        checkers["restarts"] = lambda: check_restarts(
+            evidence.history, evidence.layout, self._attempted
+        )
+        checkers["exposure"] = lambda: check_exposure(
+            report, timeline_complete=evidence.timeline.complete, recognised=self._recognised
+        )
+        if self._observation:
+            checkers |= _back_checkers(evidence, self._observation, self._attempted)
+        return checkers
+
+    def weighed(self, judgement: Judgement) -> Judgement:
+        """Without conviction where the host failed the disk."""
+        if not self._host_failed:
+            return judgement
+        why = f"its host failed the disk: {'; '.join(self._host_failed)}"
+        return without_conviction(judgement, why)
+
+    def told(self, judgement: Judgement) -> dict[str, Any]:
+        """What a result says of records."""
+        report = self._report if self._recognised else None
+        told = {
+            "acked": self._history.acked if self._history else 0,
+            "attempted": self._attempted,
+            "latency": self._latency,
+        }
+        if self._sealed.is_live:
+            return told
+        evidence, loss = self._evidence, None
+        if evidence is not None and report is not None:
+            loss = story_of(evidence, report, lost_lsns(judgement.findings))
+        return told | {
+            "exposure": None if report is None else _exposure(report),
+            "acks": None if evidence is None else AckInstants.of(self._proof),
+            "loss": loss,
+            "untested": tuple(untested_of(self._sealed.record)),
+        }
+
+
+def _back_checkers(
+    evidence: Evidence, observation: Observation, attempted: int
+) -> dict[str, Checker]:
+    """What came back, against the claims and against what the recording predicts."""
+    history, layout = evidence.history, evidence.layout
+    predicted = survival(evidence)
+
+    def check_claims() -> list[Finding]:
+        findings = check_wal(history, observation, layout, attempted)
+        return explain_losses(findings, predicted, layout)
+
+    def check_prediction() -> list[Finding]:
+        required = required_after(history, layout, attempted)
+        reading = reading_of(required, attempted, observation, layout)
+        return check_agreement(reading, predicted, layout, unrecognised(evidence, required))
+
+    checkers: dict[str, Checker] = {"wal": check_claims}
+    if observation.recovered:
+        checkers["agreement"] = check_prediction
+    return checkers
+
+
+def _recognised(evidence: Evidence, observation: Observation | None, attempted: int) -> bool:
+    """Whether the scan knows the bytes of this workload's records when it sees them.
+
+    It does not if a record came back of which no write shows all the bytes.  If it is not known
+    what came back, some record must have been seen.
+    """
+    if observation is None or not observation.recovered or not observation.complete:
+        return bool(len(evidence.runs))
+    layout = evidence.layout
+    required = required_after(evidence.history, layout, attempted)
+    try:
+        reading = reading_of(required, attempted, observation, layout)
+    except ValueError:  # extents that no reader can have seen: the other checkers say so
+        return True
+    back = {lsn for span in reading.intact for lsn in span}
+    return not any(lsn in back for span in unrecognised(evidence, required) for lsn in span)
+
+
+def _exposure(report: ExposureReport) -> Exposure:
+    return Exposure(
+        records=int(report.exposed.sum()),
+        never_durable=sum(len(span) for span in report.never_durable_lsns),
+        longest_ms=round(report.longest_ns / 1e6, 3),
+        lsns=report.exposed_lsns,
+    )
+
+
+# The checker of a trial that left no disk log: claims against what came back, and nothing else.
+#
+# What it finds is what powercut.checkers.wal finds, under two rules, since a guest's writes and its
+# messages travel separately and no log says what reached the disk:
+#
+# 1. What came back was attempted, even if the cut swallowed the message.  So of a record that
+#    never attempted nothing can be found.
+# 2. A log that goes round gives a record up with the attempt that takes its slot, heard of or not.
+#    Once more than half of its slots were attempted, nothing is required of it for certain:
+#    INCOMPLETE, INCONCLUSIVE, and no loss.
+
+_OF_THIS_LOG = (SlotState.INTACT, SlotState.TORN, SlotState.MISDIRECTED)
+"""States of a slot whose LSN is that of a record of this run."""
+
+
+def attempted_at_least(history: History, observation: Observation) -> int:
+    """The highest LSN that was attempted, by what was heard and what came back."""
+    seen = (e.lsn + e.count - 1 for e in observation.extents if e.lsn and e.state in _OF_THIS_LOG)
+    return max(history.attempted, *seen, 0)
+
+
+def check_live(history: History, observation: Observation, layout: WalLayout) -> list[Finding]:
+    """What recovery gave back after a cut, against all that was claimed before it."""
+    attempted = attempted_at_least(history, observation)
+    if layout.wraps and 2 * attempted > layout.slots:
+        return [
+            Finding(
+                FindingKind.INCOMPLETE,
+                Verdict.INCONCLUSIVE,
+                f"{attempted:,} records were attempted in a log of {layout.slots:,} slots that "
+                "goes round: without a disk log nothing shows which of them it has given up; raise "
+                "workload.capacity, or cut earlier",
+            )
+        ]
+    return check_wal(history, observation, layout, attempted)
+
+
+# The environment checker: does the guest see what the configuration promises?
+#
+# A preset that did not take effect (a disk that says "write through" where "write back" was asked
+# for) means that another configuration was tested: NOT_AS_CONFIGURED, INCONCLUSIVE.  A fact that
+# the guest did not report is not a fact.
+
+
+def check_environment(facts: Mapping[str, str], promised: Mapping[str, str]) -> list[Finding]:
+    """One finding for each promised fact (`write_cache`, `fua`, ...) that is not as promised."""
+    findings = []
+    for name, expected in promised.items():
+        seen = facts.get(name)
+        if seen is not None and seen.strip() == expected:
+            continue
+        what = "did not say" if seen is None else f"sees {seen.strip()!r}"
+        findings.append(
+            Finding(
+                FindingKind.NOT_AS_CONFIGURED,
+                Verdict.INCONCLUSIVE,
+                f"{name}: {expected!r} was promised, the guest {what}",
+                detail={"fact": name, "promised": expected, "seen": seen},
+            )
+        )
+    return findings
