@@ -33,7 +33,7 @@ from powercut.explore.state_judge import Judgement, open_judge
 from powercut.model.verdict import Verdict
 from powercut.model.versions import HOST
 from powercut.paths import PROGRAMS
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.recording.trial_recording import open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
@@ -170,7 +170,7 @@ def _recorded(run: FaultyRun, folder: Path) -> TrialDir | None:
 
 
 def _searched(
-    run: FaultyRun, recording: Recording, console: Console
+    run: FaultyRun, recording: DiskRecording, console: Console
 ) -> dict[str, dict[str, list[float]]]:
     """For each fault and way the states until it was found, by seed."""
     undecided: list[str] = []
@@ -189,7 +189,7 @@ def _searched(
 
 
 def search(
-    recording: Recording,
+    recording: DiskRecording,
     faults: Iterable[str],
     found_in: Callable[[CrashState], frozenset[str]],
     ways: Sequence[str] = WAYS,

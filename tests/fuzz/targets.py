@@ -263,7 +263,7 @@ def record(data: bytes) -> object:
         ("exploration.json", lambda path: read_exploration(trial(path))),
         ("confirmation.json", lambda path: read_confirmation(trial(path))),
         ("files.json", lambda path: read_file_maps(trial(path))),
-        ("witness.json", lambda path: read_witness(trial(path))),
+        ("witness.json", lambda path: read_witness(trial(path).path)),
         ("environment.json", lambda path: ResultDir(path).options()),
         ("audit-syncs.json", lambda path: read_order(ResultDir(path))),
         ("components.json", lambda path: read_components(ResultDir(path))),

@@ -15,9 +15,9 @@ from powercut.model.folder import FolderOp, FolderRequest
 from powercut.model.observation import Observation
 from powercut.model.operations import Sighting
 from powercut.paths import ROOT
-from powercut.recording.folder import CaptureRecording, open_capture
-from powercut.recording.folder_state import resolve_folder_state
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recording.instants import plain_state
+from powercut.recording.state_names import resolve_state
 from powercut.store.folder import CaptureDir
 from powercut.workload.program.claims import sighting_of
 
@@ -27,7 +27,7 @@ PROGRAM = ROOT / "workloads" / "programs" / "block_jobs.py"
 class Recorded(NamedTuple):
     """One run of the program, and where its states are made."""
 
-    recording: CaptureRecording
+    recording: FolderRecording
     scratch: Path
 
     @property
@@ -37,9 +37,9 @@ class Recorded(NamedTuple):
 
     def seen(self, operation: int) -> Sighting:
         """What the check says of nothing but what was durable just after this ack."""
-        state = resolve_folder_state(self.recording, f"ack:{operation}", Promise.POSIX).state
+        state = resolve_state(self.recording.under(Promise.POSIX), f"ack:{operation}")
         check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+        with FolderJudge(self.recording.under(Promise.POSIX), check, self.scratch) as judge:
             return said_by(judge.observe(judge.space, state))
 
     def last_header(self, image: str) -> FolderRequest:
@@ -56,7 +56,7 @@ class Recorded(NamedTuple):
     def at(self, instant: int, *, everything: bool) -> Sighting:
         """What the check says of all that was written by `instant`, or of what was durable."""
         check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+        with FolderJudge(self.recording.under(Promise.POSIX), check, self.scratch) as judge:
             state = plain_state(judge.space, instant, everything=everything)
             return said_by(judge.observe(judge.space, state))
 

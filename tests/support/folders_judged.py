@@ -10,14 +10,14 @@ from powercut.crash.folder_rows import Promise
 from powercut.explore.folder import look_at_folder
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.observation import Observation
-from powercut.recording.folder import CaptureRecording
+from powercut.recording.folder import FolderRecording
 from powercut.store.folder import CaptureResult
 from powercut.verdict.folder import verdict_of_capture
 
 
 def judged_by(
     check: Callable[[Path], Observation],
-    recording: CaptureRecording,
+    recording: FolderRecording,
     promise: Promise,
     scratch: Path,
     *,
@@ -26,5 +26,5 @@ def judged_by(
     """What follows from so many states, which are made below the new folder `scratch`."""
     scratch.mkdir()
     wanted = ExploreRequest(budget=Budget(states), seed=1, confirm=False)
-    seen = look_at_folder(recording, promise, wanted, lambda state, _: check(state), scratch)
-    return verdict_of_capture(recording, promise, seen, state_s=10.0)
+    seen = look_at_folder(recording.under(promise), wanted, lambda state, _: check(state), scratch)
+    return verdict_of_capture(recording.under(promise), seen, state_s=10.0)

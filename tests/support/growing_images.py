@@ -11,14 +11,14 @@ from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.paths import ROOT
-from powercut.recording.folder import CaptureRecording, build_tree, open_capture
+from powercut.recording.folder import FolderRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir
 
 PROGRAM = ROOT / "workloads" / "programs" / "growing_image.py"
 PLAIN = [sys.executable, str(PROGRAM)]
 
 
-def record(tmp_path: Path, name: str, command: list[str]) -> CaptureRecording:
+def record(tmp_path: Path, name: str, command: list[str]) -> FolderRecording:
     """Makes an image, runs the command on it until it has acknowledged 24 operations."""
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -39,9 +39,10 @@ def record(tmp_path: Path, name: str, command: list[str]) -> CaptureRecording:
     return recording
 
 
-def said(tmp_path: Path, recording: CaptureRecording, name: str, *, lying: bool = False) -> str:
+def said(tmp_path: Path, recording: FolderRecording, name: str, *, lying: bool = False) -> str:
     """What the check says of the state that holds nothing but what is durable in the end."""
-    space = recording.space(Promise.POSIX, lying=lying)
+    posix = recording.under(Promise.POSIX)
+    space = posix.lying_space if lying else posix.space
     target = tmp_path / f"state-{lying}"
     target.mkdir()
     build_tree(space, space.tree(CrashState(recording.record.cut_ns, ())), target)

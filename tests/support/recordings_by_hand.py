@@ -9,7 +9,7 @@ from pathlib import Path
 from handmade import Handmade, history
 
 from powercut.model.timeline import Timeline
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.recover.plan import RecoveryPlan
 from powercut.store.trial_dir import TrialDir
 from powercut.wal.layout import LayoutKind, WalLayout
@@ -37,7 +37,7 @@ def record(lsn: int) -> bytes:
 
 def recording_of(
     folder: Path, timeline: Timeline, acks: Sequence[tuple[int, int]], base: bytes = b""
-) -> Recording:
+) -> DiskRecording:
     """A recording of a raw log in `folder`, from a timeline and its acks (LSN, instant)."""
     folder.mkdir()
     (folder / "base.img").write_bytes(base.ljust(timeline.disk_size, b"\0"))
@@ -45,7 +45,7 @@ def recording_of(
         "/bin/wal", "read", f"run_id={RUN_ID.hex()}", "layout=raw", "path=/dev/vda",
         f"record={RECORD}", "align=0", f"capacity={SLOTS * RECORD}", "channel=fd:3",
     )  # fmt: skip
-    return Recording(
+    return DiskRecording(
         directory=TrialDir(folder, folder),
         title="made by hand",
         base=folder / "base.img",

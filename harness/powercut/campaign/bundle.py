@@ -30,9 +30,9 @@ from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.consent import foreign_commands, not_repeated
-from powercut.recording.materialize import open_recording, resolve_state
-from powercut.recording.open_recording import IMPORT_FILE, find_recording
+from powercut.recording.open_recording import IMPORT_FILE, find_recording, open_disk
 from powercut.recording.sealed import SealedTrial
+from powercut.recording.state_names import resolve_state
 from powercut.recording.state_ref import path_of, save, saved
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
@@ -168,11 +168,11 @@ def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDi
 
 def _bundled_state(trial: TrialDir, name: str | None) -> BundledState | None:
     if name is None:
-        witness = read_witness(trial)
+        witness = read_witness(trial.path)
         if witness is None:
             return None
         name = witness.state
-    recording = open_recording(trial.path)
+    recording = open_disk(trial.path)
     state = resolve_state(recording, name)
     with open_judge(recording) as judge:
         judgement = judge.judge(state)

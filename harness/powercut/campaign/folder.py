@@ -30,7 +30,7 @@ from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.recording.consent import require_consent_to
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording
 from powercut.recover.native.folder import (
     check_folder,
     confined_command,
@@ -130,8 +130,7 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
 
 
 def judge_folder(
-    directory: CaptureDir,
-    promise: Promise,
+    recording: FolderRecording,
     wanted: ExploreRequest,
     on_event: Listener = lambda _: None,
     *,
@@ -143,17 +142,14 @@ def judge_folder(
     With `keep` the states that its findings tell of are kept beside the recording.  Raises
     DamagedRecording, HostError, also if the check is not the one that was given.
     """
-    recording = open_capture(directory)
     check = check_of(recording, state_s)
     record = partial(_recorded, recording.record, state_s) if wanted.depth else None
     with scratch() as folder:
-        seen = look_at_folder(
-            recording, promise, wanted, check, folder, on_event, keep=keep, record=record
-        )
-    return verdict_of_capture(recording, promise, seen, state_s=state_s)
+        seen = look_at_folder(recording, wanted, check, folder, on_event, keep=keep, record=record)
+    return verdict_of_capture(recording, seen, state_s=state_s)
 
 
-def check_of(recording: CaptureRecording, state_s: float) -> Check:
+def check_of(recording: FolderRecording, state_s: float) -> Check:
     """The check that was given when the recording was made; it may take `state_s` seconds.
 
     Raises HostError if there is none, if it may not be run, or if this host has another one.

@@ -7,7 +7,6 @@ with its user's rights, and a bundle may come from a stranger.
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +22,7 @@ from powercut.campaign.bundle_file import (
 from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict, merged_ranges
 from powercut.recording.folder import open_capture
-from powercut.recording.folder_state import resolve_folder_state, save_state
+from powercut.recording.state_names import resolve_state, save_state
 from powercut.recording.state_ref import path_of, saved
 from powercut.store.files import host_errors
 from powercut.store.folder import (
@@ -35,10 +34,9 @@ from powercut.store.folder import (
     CaptureDir,
     CaptureResult,
 )
-from powercut.store.folder_witness import NAME as WITNESS
-from powercut.store.folder_witness import find_folder_witness
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size
+from powercut.store.witness import WITNESS, read_witness
 
 _WORDS: Final[dict[Verdict, VerdictWord]] = {
     Verdict.SAFE: "SAFE",
@@ -58,10 +56,9 @@ def make_folder_bundle(
     """
     if output.exists() and not (force and output.is_file()):
         raise UsageError(f"{output}: exists already", hint="give another name, or --force")
-    recording = open_capture(directory)
+    recording = open_capture(directory, state=state)
     if state is not None:
-        named = resolve_folder_state(recording, state)
-        save_state(directory, named.state, named.promise)
+        save_state(recording, resolve_state(recording, state))
     states = [path_of(directory, name).relative_to(directory.path) for name in saved(directory)]
     found = [RESULT, EXPLORATION, WITNESS, REPORT]
     names = [*SEALED, "manifest.json", *(one for one in found if (directory.path / one).is_file())]
@@ -70,7 +67,7 @@ def make_folder_bundle(
     manifest = BundleManifest(
         powercut=__version__,
         scenario=CAPTURE,
-        cell=shlex.join(recording.record.command),
+        cell=recording.title,
         trial=1,
         recording=RECORD,
         verdict="INCONCLUSIVE" if result is None else _WORDS[result.verdict],
@@ -91,7 +88,7 @@ def _lost(result: CaptureResult | None) -> tuple[LsnRange, ...]:
 
 
 def _state(directory: CaptureDir) -> BundledState | None:
-    witness = find_folder_witness(directory)
+    witness = read_witness(directory.path)
     if witness is None:
         return None
     return BundledState(

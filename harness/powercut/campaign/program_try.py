@@ -34,12 +34,13 @@ from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.events import RunEvent
 from powercut.model.verdict import Verdict
-from powercut.recording.folder import open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.files import host_errors
 from powercut.store.folder import CaptureDir, CaptureResult
 from powercut.store.program_tried import FilesTried, ProgramTried
+from powercut.store.witness import write_witness
 from powercut.trial.contract import set_up, try_contract
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
@@ -149,25 +150,28 @@ def _files_tried(order: TryOrder, directory: CaptureDir) -> Iterator[FilesTried]
     """What is known after each step.  Raises PowercutError."""
     wanted = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=order.seed, confirm=False)
     state_s = order.options.state_timeout
-    journal = judge_folder(directory, Promise.JOURNAL, wanted, state_s=state_s, keep=True)
+    recording = open_capture(directory, Promise.JOURNAL)
+    journal = judge_folder(recording, wanted, state_s=state_s, keep=True)
     directory.write_result(journal)
     yield FilesTried(journal, directory=directory)
-    posix = judge_folder(directory, Promise.POSIX, wanted, state_s=state_s, keep=True)
+    posix = judge_folder(recording.under(Promise.POSIX), wanted, state_s=state_s, keep=True)
     directory.write_exploration(posix)
     found = FilesTried(journal, posix, directory)
     yield found
     for promise, result in ((Promise.JOURNAL, journal), (Promise.POSIX, posix)):
         if result.verdict is Verdict.LOSSY:
-            yield dataclasses.replace(found, cause=_cause(directory, promise, result))
+            yield dataclasses.replace(found, cause=_cause(recording.under(promise), result))
             return
 
 
-def _cause(directory: CaptureDir, promise: Promise, result: CaptureResult) -> str:
+def _cause(recording: FolderRecording, result: CaptureResult) -> str:
     """For want of what the files lose something.  Raises PowercutError."""
     examples = (one for found in result.explored.findings for one in found.examples)
     state = next((one.id for one in examples if one.id), None)
     budget = Budget(_WITNESS_STATES)
-    return minimize_capture(directory, state, operation=None, budget=budget, promise=promise).cause
+    witness = minimize_capture(recording, state, operation=None, budget=budget)
+    write_witness(recording.directory.path, witness)
+    return witness.cause
 
 
 def tried_json(tried: ProgramTried) -> str:

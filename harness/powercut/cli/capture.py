@@ -168,12 +168,12 @@ def _judged(
 ) -> CaptureResult:
     """The verdict, written beside the recording, with its page."""
     from powercut.campaign.folder import judge_folder, progress_text
+    from powercut.recording.folder import open_capture
     from powercut.report.publish import write_recording_page
 
     with console.status("looking at crash states") as status:
         result = judge_folder(
-            directory,
-            promise,
+            open_capture(directory, promise),
             wanted,
             lambda event: status.update(progress_text(event)),
             state_s=state_s,
@@ -194,6 +194,7 @@ def verify_capture(folder: Path, json_file: Path | None) -> int:
     from powercut.campaign.folder import judge_folder, request_of, same_outcome
     from powercut.crash.folder_rows import Promise
     from powercut.recording.consent import NotRepeated
+    from powercut.recording.folder import open_capture
     from powercut.report.terminal.folder import print_capture
     from powercut.store.folder import CaptureDir
 
@@ -201,9 +202,8 @@ def verify_capture(folder: Path, json_file: Path | None) -> int:
     before = directory.read_result()
     console = console_beside(json_file)
     try:
-        after = judge_folder(
-            directory, Promise(before.promise), request_of(before), state_s=before.state_s
-        )
+        recording = open_capture(directory, Promise(before.promise))
+        after = judge_folder(recording, request_of(before), state_s=before.state_s)
     except NotRepeated as error:
         console.print(f"The recording is as it was sealed. It was {before.verdict.name}.")
         console.print(f"not repeated: {error}", style="yellow", markup=False)

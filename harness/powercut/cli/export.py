@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from powercut.cli.extras import foreign_logs, with_options
-from powercut.cli.folder_states import bundle_capture, materialize_capture, refuse_others
+from powercut.cli.folder_states import bundle_capture, refuse_others
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     FILE,
@@ -80,16 +80,12 @@ def export(
     say = Speaker(json_file)
     if what == LOG:
         made = foreign_logs().write(recording, output, say, **of_a_log)
-    elif is_capture(recording):
-        made = (
-            bundle_capture(recording, state, output, say, force=force)
-            if what == BUNDLE
-            else materialize_capture(recording, str(state), output, say)
-        )
+    elif what == BUNDLE and is_capture(recording):
+        made = bundle_capture(recording, state, output, say, force=force)
     elif what == BUNDLE:
         made = _bundle(recording, state, output, say, force=force)
     else:
-        made = _image(recording, str(state), output, say, force=force)
+        made = _state(recording, str(state), output, say, force=force)
     write_json_object("export", {"kind": what, "path": str(output), **made}, json_file)
     return 0
 
@@ -115,15 +111,26 @@ def say_state(state: BundledState, say: Speaker) -> None:
         say(f"  engine: {state.engine}, since {state.engine_reason}")
 
 
-def _image(
+def _state(
     recording: Path, state: str, output: Path, say: Speaker, *, force: bool
 ) -> dict[str, Any]:
-    from powercut.recording import materialize as run
+    """As an image, or of a captured folder as a folder."""
+    from powercut.campaign.folder_states import write_state
+    from powercut.recording.folder import FolderRecording
+    from powercut.recording.materialize import materialize
+    from powercut.recording.open_recording import open_recording
+    from powercut.recording.state_names import resolve_state, state_text
 
-    opened = run.open_recording(recording)
-    chosen = run.resolve_state(opened, state)
-    made = run.materialize(opened, chosen, output, force=force)
-    say(f"{opened.title}\n{run.state_text(opened, chosen)}")
+    opened = open_recording(recording, state=state)
+    chosen = resolve_state(opened, state)
+    if isinstance(opened, FolderRecording):
+        refuse_others(("what", "output", "json_file"))
+        folder = write_state(opened, chosen, output)
+        say(state_text(opened, chosen))
+        say(f"{output}: {folder.files} files in {folder.folders} folders, {folder.size} bytes")
+        return {"size": folder.size, "files": folder.files, "folders": folder.folders}
+    made = materialize(opened, chosen, output, force=force)
+    say(f"{opened.title}\n{state_text(opened, chosen)}")
     say.gaps(opened.gaps)
     say(f"{made.path}: {made.size} bytes, SHA-256 {made.sha256}")
     return {"size": made.size, "sha256": made.sha256}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.folder_states import minimize_capture
-from powercut.cli.lookup import is_capture
+from powercut.cli.folder_states import promise_named, refuse_others
 from powercut.cli.options import (
     STATE_EPILOG,
     budget_option,
@@ -23,7 +22,6 @@ from powercut.cli.options import (
 )
 from powercut.cli.output import console_beside, write_json
 from powercut.cli.works_on import require_works_on
-from powercut.model.errors import UsageError
 
 
 @click.command(epilog=STATE_EPILOG)
@@ -57,37 +55,44 @@ def minimize(
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     require_works_on("minimize", recording)
-    if is_capture(recording):
-        return minimize_capture(
-            recording, state, lsn=lsn, budget=budget, promise=promise, json_file=json_file
-        )
-    if promise is not None:
-        raise UsageError("--promise is for captured folders", hint="leave it out")
+    from powercut.campaign.folder_states import minimize_capture
     from powercut.explore.request import Budget
-    from powercut.recording.materialize import open_recording
+    from powercut.recording.folder import FolderRecording
+    from powercut.recording.open_recording import open_recording
+    from powercut.report.publish import write_recording_page
     from powercut.report.terminal.witness import print_witness
     from powercut.store.witness import write_witness
     from powercut.witness.minimize import minimize as search
 
     begun = time.monotonic()
     allowed = Budget.parse(budget)
-    opened = open_recording(recording)
+    opened = open_recording(recording, promise=promise_named(promise), state=state)
     console = console_beside(json_file)
-    with console.status("booting the recovery engine") as status:
-        witness = search(
-            opened,
-            state,
-            lsn=lsn,
-            budget=allowed,
-            begun=begun,
-            confirm=confirm,
-            engine=engine,
-            kernel=recovery_kernel,
-            progress=lambda tests, left: status.update(
-                f"{tests} states recovered, {left} losses left to tell apart"
-            ),
-        )
-    write_witness(opened.directory, witness)
+    with console.status("starting") as status:
+
+        def progress(tests: int, left: int) -> None:
+            status.update(f"{tests} states checked, {left} losses left to tell apart")
+
+        if isinstance(opened, FolderRecording):
+            refuse_others(("lsn", "budget", "promise", "json_file"))
+            witness = minimize_capture(
+                opened, state, operation=lsn, budget=allowed, progress=progress
+            )
+        else:
+            witness = search(
+                opened,
+                state,
+                lsn=lsn,
+                budget=allowed,
+                begun=begun,
+                confirm=confirm,
+                engine=engine,
+                kernel=recovery_kernel,
+                progress=progress,
+            )
+    write_witness(opened.directory.path, witness)
+    if witness.promise:
+        write_recording_page(opened.directory.path)
     print_witness(console, witness, opened.directory.path)
     write_json(witness.model_dump_json(indent=1), json_file)
     return 0

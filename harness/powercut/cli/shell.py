@@ -9,8 +9,6 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.folder_states import shell_capture
-from powercut.cli.lookup import is_capture
 from powercut.cli.options import STATE_EPILOG, recording_argument, state_argument
 from powercut.cli.output import echo
 from powercut.cli.works_on import require_works_on
@@ -36,21 +34,31 @@ def shell(recording: Path, state: str, no_terminal: bool) -> int:
             hint="--no-terminal takes commands from it all the same",
         )
     require_works_on("shell", recording)
-    if is_capture(recording):
-        return shell_capture(recording, state, no_terminal=no_terminal)
     from powercut.recording import program_shell
-    from powercut.recording.materialize import open_recording, resolve_state, state_text
+    from powercut.recording.folder import FolderRecording
+    from powercut.recording.open_recording import open_recording
     from powercut.recording.shell import LEAVE, open_shell
+    from powercut.recording.state_names import resolve_state, state_text
 
-    opened = open_recording(recording)
+    opened = open_recording(recording, state=state)
     chosen = resolve_state(opened, state)
-    if program_shell.root_for_shell(opened) is not None:
-        echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
+    echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
+    if isinstance(opened, FolderRecording):
+        from powercut.campaign.folder_states import enter_state
+
+        echo(
+            f"{opened.record.folder} is the crash state, and gone at the end; all else is this "
+            "host. `exit` leaves",
+            err=True,
+        )
+        status = enter_state(opened, chosen, sys.stdin.read() if no_terminal else None)
+    elif program_shell.root_for_shell(opened) is not None:
         commands = sys.stdin.read() if no_terminal else None
         failure = program_shell.open_program_shell(opened, chosen, commands=commands)
         if failure:
             echo(f"THE STATE DOES NOT MOUNT: {failure}", err=True)
-        return 3 if failure else 0
-    echo(f"{opened.title}: {state_text(opened, chosen)}\nbooting; {LEAVE}", err=True)
-    status = open_shell(opened, chosen)
+        status = 3 if failure else 0
+    else:
+        echo(f"booting; {LEAVE}", err=True)
+        status = open_shell(opened, chosen)
     return 0 if status == 0 else 3

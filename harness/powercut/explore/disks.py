@@ -34,9 +34,9 @@ from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
 from powercut.recording import state_ref
+from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_files import places_on
 from powercut.recording.disk_places import UNKNOWN
-from powercut.recording.open_recording import Recording
 from powercut.recording.trial_recording import TrialRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.uml.kernel import UmlKernel
@@ -165,7 +165,7 @@ class DiskMedium:
 _HEAD: Final = 512
 
 
-def names_of(recording: Recording) -> Names | None:
+def names_of(recording: DiskRecording) -> Names | None:
     """By the first sector of a write; None if the disk is not laid out by a known file system.
 
     Names are made when they are asked for.
@@ -235,7 +235,7 @@ _START_S: Final = 180.0
 
 
 def what_can_go_on(
-    recording: Recording, kernel: UmlKernel | None, wanted: ExploreRequest
+    recording: DiskRecording, kernel: UmlKernel | None, wanted: ExploreRequest
 ) -> tuple[ExploreRequest, tuple[Finding, ...]]:
     """What is `wanted`, without life after recovery and second cuts if these would say nothing.
 
@@ -255,7 +255,7 @@ def what_can_go_on(
     return replace(wanted, after=0, depth=0), (finding,)
 
 
-def _problem_of_going_on(recording: Recording, kernel: UmlKernel | None, records: int) -> str:
+def _problem_of_going_on(recording: DiskRecording, kernel: UmlKernel | None, records: int) -> str:
     """What is found where the program is checked, goes on, is killed and checked again."""
     assert recording.plan is not None
     parameters = recording.system.parameters

@@ -23,7 +23,7 @@ from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import Verdict
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import Mount, Read, RecoveryPlan
 from powercut.recover.port import FilePlace, MapsFiles, RecoveryEngine
@@ -49,7 +49,7 @@ _SPREAD: Final = 12
 
 
 def map_program(
-    recording: Recording,
+    recording: DiskRecording,
     explored: ExploreResult | None = None,
     shelf: EngineShelf | None = None,
 ) -> None:
@@ -67,7 +67,7 @@ def map_program(
 
 
 def keep_file_maps(
-    recording: Recording,
+    recording: DiskRecording,
     instants: Iterable[int],
     *,
     during: bool = False,
@@ -99,18 +99,18 @@ def keep_file_maps(
     write_file_maps(recording.directory, FileMaps(maps=ordered, problem=problem))
 
 
-def mappable(recording: Recording) -> bool:
+def mappable(recording: DiskRecording) -> bool:
     """Whether its states are mounted."""
     raw = recording.image_format is ImageFormat.RAW
     return raw and bool(recording.filesystem) and recording.plan is not None
 
 
-def _after_flushes(recording: Recording, instant: int) -> list[int]:
+def _after_flushes(recording: DiskRecording, instant: int) -> list[int]:
     """Instants after the next flushes were done: by then a file that is being made has its name."""
     return _flushed(recording, instant)[:_FLUSHES]
 
 
-def _flushed(recording: Recording, instant: int) -> list[int]:
+def _flushed(recording: DiskRecording, instant: int) -> list[int]:
     """Instants after flushes that were done between `instant` and the cut."""
     requests = recording.timeline.requests
     done = recording.space.completed_ns[requests.kind == RequestKind.FLUSH]
@@ -119,14 +119,16 @@ def _flushed(recording: Recording, instant: int) -> list[int]:
     return [int(one) + 1 for one in np.sort(done[(done >= instant) & (done < end)])]
 
 
-def _spread(recording: Recording) -> list[int]:
+def _spread(recording: DiskRecording) -> list[int]:
     """Some of the instants after flushes, evenly over the run."""
     flushed = _flushed(recording, recording.start_ns)
     at = np.linspace(0, len(flushed) - 1, min(_SPREAD, len(flushed)))
     return [flushed[int(one)] for one in at]
 
 
-def _ask(recording: Recording, instants: Iterable[int], shelf: EngineShelf | None) -> list[FilesAt]:
+def _ask(
+    recording: DiskRecording, instants: Iterable[int], shelf: EngineShelf | None
+) -> list[FilesAt]:
     states = [
         CrashState(instant, tuple(recording.space.volatile(instant).tolist()))
         for instant in instants
@@ -136,7 +138,7 @@ def _ask(recording: Recording, instants: Iterable[int], shelf: EngineShelf | Non
 
 
 def files_of(
-    recording: Recording, states: Iterable[CrashState], shelf: EngineShelf | None = None
+    recording: DiskRecording, states: Iterable[CrashState], shelf: EngineShelf | None = None
 ) -> list[tuple[MappedFile, ...]]:
     """The files of each state, after recovery.  Raises PowercutError if one has none."""
     images = StateImages(recording.space)
@@ -151,7 +153,9 @@ def files_of(
     return found
 
 
-def _engine(recording: Recording, shelf: EngineShelf | None, stack: ExitStack) -> RecoveryEngine:
+def _engine(
+    recording: DiskRecording, shelf: EngineShelf | None, stack: ExitStack
+) -> RecoveryEngine:
     """One that is up; of a shelf that which has recovered the states of the recording."""
     plan = recording.plan
     assert plan is not None

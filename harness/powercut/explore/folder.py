@@ -12,7 +12,6 @@ acknowledged the check must miss something there.  No SAFE without it.
 from __future__ import annotations
 
 import random
-import shlex
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,8 +42,8 @@ from powercut.explore.work import Answered, Answers, Batch, Deepen, StateJudgeme
 from powercut.model.machine_identity import Boot
 from powercut.model.units import count
 from powercut.model.verdict import Finding
-from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
-from powercut.recording.folder_state import save_state, state_name
+from powercut.recording.folder import FolderRecording, build_tree, fingerprint, remove_tree
+from powercut.recording.state_names import save_state, state_name
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.folder_check import RecordedCheck
 from powercut.store.folder import FolderSeen
@@ -57,8 +56,7 @@ ENGINE: Final = "check"
 
 
 def look_at_folder(
-    recording: CaptureRecording,
-    promise: Promise,
+    recording: FolderRecording,
     wanted: ExploreRequest,
     check: Check,
     scratch: Path,
@@ -73,16 +71,16 @@ def look_at_folder(
     `record` is for second cuts.  With `keep` the states that its findings tell of are kept beside
     the recording.  Raises HostError.
     """
-    with FolderJudge(recording, promise, check, scratch, jobs=wanted.jobs) as judge:
-        cuts = None if record is None else FolderCuts(judge, promise, record, scratch)
-        medium = FolderMedium(recording, promise, judge, cuts)
+    with FolderJudge(recording, check, scratch, jobs=wanted.jobs) as judge:
+        cuts = None if record is None else FolderCuts(judge, recording.promise, record, scratch)
+        medium = FolderMedium(recording, judge, cuts)
         run = ExplorerRun(medium, wanted, on_event, keep=keep)
         if recording.doubts:
             return FolderSeen(run.result())
         positive = judge.positive()
         if doubts := _doubts_of_check(recording, judge):
             return FolderSeen(run.result(), doubts)
-        control = _control(recording, promise, judge) if positive.believed else None
+        control = _control(recording, judge) if positive.believed else None
         explored = run.explore() if positive.believed else run.result()
         return FolderSeen(explored, (), control, positive, judge.reads)
 
@@ -91,17 +89,12 @@ class FolderMedium:
     """One captured folder under one promise."""
 
     def __init__(
-        self,
-        recording: CaptureRecording,
-        promise: Promise,
-        judge: FolderJudge,
-        cuts: FolderCuts | None = None,
+        self, recording: FolderRecording, judge: FolderJudge, cuts: FolderCuts | None = None
     ) -> None:
         self._recording = recording
-        self._promise = promise
         self._judge = judge
         self._cuts = cuts
-        self.recorded_cell = RecordedCell(SCENARIO, shlex.join(recording.record.command), 1)
+        self.recorded_cell = RecordedCell(SCENARIO, recording.title, 1)
         self.engine = EngineChoice(ENGINE)
         self.space: StateSpace = judge.space
         self.gaps: Sequence[str] = ()  # the verdict tells them, even if no state was looked at
@@ -144,9 +137,7 @@ class FolderMedium:
         """The name of a state, which is kept if it is to; none after a second cut."""
         if state.again is not None:
             return ""
-        if keep:
-            return save_state(self._recording.directory, state, self._promise)
-        return state_name(state, self._promise)
+        return (save_state if keep else state_name)(self._recording, state)
 
     def contradictions(self, lost: set[int], *, saw_all_acks: bool) -> Iterable[Finding]:
         del lost, saw_all_acks
@@ -186,7 +177,7 @@ def _settled(asked: deque[tuple[Batch, list[Answer]]]) -> Answered:
     return 0, batch, Answers(tuple(answer() for answer in answers), 0)
 
 
-def _doubts_of_check(recording: CaptureRecording, judge: FolderJudge) -> tuple[str, ...]:
+def _doubts_of_check(recording: FolderRecording, judge: FolderJudge) -> tuple[str, ...]:
     """What is wrong with what the check says of the folder as the program found it."""
     begin = recording.start_ns
     start = CrashState(begin, tuple(judge.space.volatile(begin).tolist()))
@@ -195,11 +186,9 @@ def _doubts_of_check(recording: CaptureRecording, judge: FolderJudge) -> tuple[s
     return tuple(doubts_before(seen, where=where, of=of))
 
 
-def _control(
-    recording: CaptureRecording, promise: Promise, judge: FolderJudge
-) -> tuple[Finding, ...]:
+def _control(recording: FolderRecording, judge: FolderJudge) -> tuple[Finding, ...]:
     """What is lost on a host that ignores every sync."""
-    space = recording.space(promise, lying=True)
+    space = recording.lying_space
     state = CrashState(recording.record.cut_ns, ())
     return tuple(judge.findings(state, judge.observe(space, state)))
 

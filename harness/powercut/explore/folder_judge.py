@@ -25,7 +25,6 @@ from powercut.checkers.repetition import (
 )
 from powercut.closing import Closing
 from powercut.crash.folder import FolderSpace, Tree
-from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.explore.confirmation import Heard, asked_again
 from powercut.explore.state_judge import Judgement
@@ -37,7 +36,7 @@ from powercut.model.printable import printable
 from powercut.model.reads import CheckReads
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Finding, lsn_ranges
-from powercut.recording.folder import CaptureRecording, build_tree, fingerprint, remove_tree
+from powercut.recording.folder import FolderRecording, build_tree, fingerprint, remove_tree
 from powercut.rig.reads import noting_reads
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
@@ -58,18 +57,17 @@ class Check(Protocol):
 
 
 class FolderJudge(Closing):
-    """Checks the states of one recording under one promise, up to `jobs` at a time."""
+    """Checks the states of one recording, up to `jobs` at a time."""
 
     def __init__(
         self,
-        recording: CaptureRecording,
-        promise: Promise,
+        recording: FolderRecording,
         check: Check,
         scratch: Path,
         *,
         jobs: int = 1,
     ) -> None:
-        self.space = recording.space(promise)
+        self.space = recording.space
         self.recording = recording
         self.tests = 0
         self._check = check

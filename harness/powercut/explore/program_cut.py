@@ -20,9 +20,9 @@ from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER, milliseconds
 from powercut.model.verdict import LsnRange
 from powercut.recording import state_ref
+from powercut.recording.disk import cut_state
 from powercut.recording.disk_files import names_of
 from powercut.recording.disk_places import NamesWrites, Part
-from powercut.recording.materialize import cut_state
 from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.store.exploration import ExploreResult, FoundState, read_exploration

@@ -21,7 +21,7 @@ from powercut.model.observation import Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
 from powercut.recording.consent import require_consent
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine, SecondLook
@@ -75,7 +75,7 @@ class Judgement:
         return "; ".join(finding.message for finding in self.lossy or self.findings)
 
 
-def claims_at(recording: Recording, state: CrashState) -> StateClaims:
+def claims_at(recording: DiskRecording, state: CrashState) -> StateClaims:
     """What was claimed at the instant of `state`, and promised after an earlier recovery of it."""
     claims = recording.promises.claims_at(state.instant)
     if state.again is None:
@@ -84,7 +84,7 @@ def claims_at(recording: Recording, state: CrashState) -> StateClaims:
     return replace(claims, later=LaterClaims(again.promised, again.attempted, again.tried))
 
 
-def claims_as_received(recording: Recording, state: CrashState) -> StateClaims:
+def claims_as_received(recording: DiskRecording, state: CrashState) -> StateClaims:
     """The same; but at the live cut all that was received until the channel was empty counts."""
     cut = recording.timeline.cut
     if cut is None or state.instant < int(cut.at):
@@ -102,7 +102,7 @@ class StateJudge(ResourceOwner):
 
     def __init__(
         self,
-        recording: Recording,
+        recording: DiskRecording,
         choice: EngineChoice,
         *,
         after: int = 0,
@@ -185,7 +185,7 @@ class StateJudge(ResourceOwner):
         return Judgement(self.findings(claims, observation), claims.required)
 
 
-def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST) -> StateJudge:
+def open_judge(recording: DiskRecording, engine: str = "auto", *, kernel: str = HOST) -> StateJudge:
     """A judge with the engine that `engine` means for this recording; nothing is started.
 
     Raises UsageError if nobody knows how the records lie, or if `engine` cannot do this
@@ -201,7 +201,7 @@ def open_judge(recording: Recording, engine: str = "auto", *, kernel: str = HOST
     return StateJudge(recording, choice)
 
 
-def require_seeing(recording: Recording) -> None:
+def require_seeing(recording: DiskRecording) -> None:
     """Raises UsageError if nothing follows from what the check of a program finds."""
     if recording.blind:
         raise UsageError(
@@ -210,7 +210,7 @@ def require_seeing(recording: Recording) -> None:
         )
 
 
-def require_recorded_kernel(recording: Recording, engine: str) -> None:
+def require_recorded_kernel(recording: DiskRecording, engine: str) -> None:
     """Raises HostError unless `engine` recovers with the kernel of the recording here."""
     system = recording.system
     order = EngineOrder(recording.base, _known(recording), system.parameters)
@@ -220,7 +220,7 @@ def require_recorded_kernel(recording: Recording, engine: str) -> None:
     made.require_kernel(system.versions)
 
 
-def judge_in_guest(recording: Recording, state: CrashState) -> Judgement:
+def judge_in_guest(recording: DiskRecording, state: CrashState) -> Judgement:
     """What the recorded kernel makes of `state`, in a guest of its own.
 
     Raises UsageError and HostError as `guest_judge`.
@@ -229,7 +229,7 @@ def judge_in_guest(recording: Recording, state: CrashState) -> Judgement:
         return states.judge(state)
 
 
-def guest_judge(recording: Recording, *, after: int = 0) -> StateJudge:
+def guest_judge(recording: DiskRecording, *, after: int = 0) -> StateJudge:
     """A judge with the recorded kernel, in a guest of its own; nothing is started.
 
     Raises UsageError for a recording that does not say what its guest was, and HostError
@@ -242,7 +242,7 @@ def guest_judge(recording: Recording, *, after: int = 0) -> StateJudge:
     return StateJudge(recording, guest, after=after, state_s=_GUEST_STATE_S)
 
 
-def _known(recording: Recording) -> RecoveryPlan:
+def _known(recording: DiskRecording) -> RecoveryPlan:
     _ = recording.promises  # which nobody knows of some imports
     assert recording.plan is not None
     return recording.plan

@@ -32,7 +32,7 @@ from powercut.model.positive import Whole
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
-from powercut.recording.materialize import cut_state
+from powercut.recording.disk import cut_state
 from powercut.recording.trial_recording import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
 from powercut.rig.engine_choice import EngineChoice

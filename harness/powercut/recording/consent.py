@@ -16,10 +16,9 @@ from typing import Final
 
 from powercut.model.errors import HostError
 from powercut.model.versions import CHOSEN, is_path
-from powercut.recording.open_recording import TRIAL_FILE
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.manifest import is_own
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import TRIAL_FILE, TrialDir
 
 RUN_CHECK: Final = "--run-check"
 

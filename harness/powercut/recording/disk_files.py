@@ -17,8 +17,8 @@ from typing import Final
 from powercut.model.machine import ImageFormat
 from powercut.model.operations import OperationHistory
 from powercut.model.timeline import DiskRange
+from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_places import UNKNOWN, NamesWrites, Part, Places, places_of
-from powercut.recording.open_recording import Recording
 from powercut.store.file_map import FilesAt, read_file_maps
 from powercut.workload.program.workload import DIR
 
@@ -105,7 +105,7 @@ def _merged(parts: list[Part]) -> list[Part]:
     return merged
 
 
-def naming(recording: Recording, instant: int) -> NamesWrites:
+def naming(recording: DiskRecording, instant: int) -> NamesWrites:
     """What names the writes of a state at `instant`, whatever was recorded: files of a program,
     as far as their maps are kept, else structures of the file system.
 
@@ -118,7 +118,7 @@ def naming(recording: Recording, instant: int) -> NamesWrites:
     return places_on(recording.base, recording.timeline.disks, recording.layers)
 
 
-def names_of(recording: Recording, instant: int) -> FilePlaces:
+def names_of(recording: DiskRecording, instant: int) -> FilePlaces:
     """What names the writes of a state at `instant`; a program's paths begin at its own folder.
 
     Raises DamagedRecording for a files.json that is none.

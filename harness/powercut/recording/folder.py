@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording of a captured folder: opened, and its states made into folders."""
+"""A captured folder, opened to look at its crash states, and these made into folders."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ import contextlib
 import errno
 import hashlib
 import os
+import shlex
 import shutil
 import stat
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from powercut.crash.folder import FileState, FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
+from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState
 from powercut.disk.folder_log import read_folder_log
 from powercut.disk.pclog import failing_marks
-from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.model.outside import LeftFiles, Link, Outside, outside_of
 from powercut.model.units import NEVER
+from powercut.recording import state_ref
+from powercut.recording.state_ref import StateRef, serialise
 from powercut.sandbox.printed import lines_of
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.workload.program.claims import history_of
@@ -41,12 +46,14 @@ _REFUSED: Final = {
     ),
 }
 _SAID_MAX: Final = 300
+_PROMISE: Final = "promise"
 
 
 @dataclass(frozen=True)
-class CaptureRecording:
-    """What was recorded.  `doubts` keep even a loss from being certain; `gaps` a SAFE.
+class FolderRecording:
+    """What was recorded of a captured folder, under one `promise` of names.
 
+    `doubts` keep even a loss from being certain; `gaps` a SAFE.
     `refused` is what the command perhaps was refused, by what it printed: why it may have failed.
     """
 
@@ -57,6 +64,25 @@ class CaptureRecording:
     gaps: tuple[str, ...]
     doubts: tuple[str, ...]
     refused: tuple[str, ...] = ()
+    promise: Promise = Promise.JOURNAL
+
+    state_forms: ClassVar[str] = (
+        "durable@T, everything@T, ack:N, or a state's identifier; T may be `cut`"
+    )
+    requests_word: ClassVar[str] = "writes and changes"
+    imported: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str:
+        return shlex.join(self.record.command)
+
+    @property
+    def cut_ns(self) -> int:
+        return self.record.cut_ns
+
+    @property
+    def power_on_ns(self) -> int:
+        return int(self.folder.begin_ns)
 
     @property
     def start_ns(self) -> int:
@@ -84,13 +110,51 @@ class CaptureRecording:
             for one in self.folder.requests
         )
 
-    def space(self, promise: Promise, *, lying: bool = False) -> FolderSpace:
-        """Its crash states."""
-        return FolderSpace(self.folder, promise, self.history, lying=lying)
+    @cached_property
+    def space(self) -> FolderSpace:
+        """All crash states: folders."""
+        return FolderSpace(self.folder, self.promise, self.history)
+
+    @property
+    def lying_space(self) -> FolderSpace:
+        """The same on a host that ignores every sync."""
+        return FolderSpace(self.folder, self.promise, self.history, lying=True)
+
+    def under(self, promise: Promise) -> FolderRecording:
+        """The same under another promise."""
+        return self if promise is self.promise else replace(self, promise=promise)
+
+    def own_state(self, name: str) -> CrashState | None:
+        del name
+        return None
+
+    def after_ack(self, number: int) -> int:
+        acks = np.flatnonzero(self.history.acked == number)
+        if not len(acks):
+            count = len(self.history.acked)
+            raise UsageError(
+                f"operation {number} was never acknowledged",
+                hint=f"{count} were" if count else "nothing was acknowledged",
+            )
+        return int(self.history.ack_ns[acks[0]]) + 1
+
+    def reference(self, state: CrashState) -> StateRef:
+        """With the promise under which it is legal: its writes are numbered by that."""
+        return {**serialise(state), _PROMISE: self.promise.value}
+
+    def why_not_legal(self, state: CrashState) -> list[str]:
+        problems = why_illegal(self.space, state)
+        return problems if state.again is None else [*problems, "a folder is not cut again"]
 
 
-def open_capture(directory: CaptureDir) -> CaptureRecording:
-    """Reads a sealed recording.  Raises DamagedRecording."""
+def open_capture(
+    directory: CaptureDir, promise: Promise | None = None, *, state: str | None = None
+) -> FolderRecording:
+    """Reads a sealed recording; under `promise`, by default that of the `state` that is named, else
+    of its verdict, else of a journal.
+
+    Raises DamagedRecording, and UsageError if the state is one of another promise.
+    """
     record = directory.read_record()
     folder = read_folder_log(directory.log)
     if folder.cut_ns is None or int(folder.cut_ns) != record.cut_ns:
@@ -105,10 +169,26 @@ def open_capture(directory: CaptureDir) -> CaptureRecording:
         doubts = (*doubts, *_elsewhere(folder, acked, record.folder))
     gaps = (*history.trouble, *doubts)
     refused = _refused(directory.console)
-    opened = CaptureRecording(directory, record, folder, history, gaps, doubts, refused)
+    promise = _promise_of(directory, promise, state)
+    opened = FolderRecording(directory, record, folder, history, gaps, doubts, refused, promise)
     if not acked or not (doubt := opened.outside().doubt):
         return opened
     return replace(opened, gaps=(*gaps, doubt), doubts=(*doubts, doubt))
+
+
+def _promise_of(directory: CaptureDir, promise: Promise | None, state: str | None) -> Promise:
+    own = None
+    if state is not None and ":" not in state and "@" not in state:
+        with contextlib.suppress(UsageError, DamagedRecording, ValueError):
+            own = Promise(state_ref.read_file(state_ref.find(directory, state)).get(_PROMISE))
+    if None not in (promise, own) and promise is not own:
+        assert own is not None
+        raise UsageError(
+            f"state {state} is one of the promise {own.value}", hint=f"--promise {own.value}"
+        )
+    result = directory.find_result()
+    verdict = Promise.JOURNAL if result is None else Promise(result.promise)
+    return promise or own or verdict
 
 
 def _links(folder: FolderTimeline, record: CaptureRecord) -> tuple[Link, ...]:

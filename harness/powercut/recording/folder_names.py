@@ -10,7 +10,6 @@ from powercut.crash.folder_ranges import is_ranged
 from powercut.crash.folder_rows import REGION, AttributeChange, NameChange, Row, SizeChange
 from powercut.model.folder import ROOT_OBJECT, Attributes, FolderOp, FolderRequest
 from powercut.model.timeline import RequestKind
-from powercut.store.folder_witness import LostKind
 
 ROOT: Final = "the folder"
 ALL: Final = "everything"
@@ -108,17 +107,6 @@ class FolderNames:
             return f"the renaming of {path} to {to}"
         gone = change.entries[0][2] is None
         return f"the end of the name {path}" if gone else f"the new name {to}, once {path}"
-
-
-def kind_of(row: Row) -> LostKind:
-    """What kind of change a row is."""
-    if isinstance(row.change, NameChange):
-        return "name"
-    if isinstance(row.change, SizeChange):
-        return "size" if row.change.at_least else "truncation"
-    if isinstance(row.change, AttributeChange):
-        return "attributes"
-    return "zeroes" if row.kind is RequestKind.ZERO else "write"
 
 
 def _attributes(changed: Attributes) -> str:

@@ -1,126 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording opened to look at its crash states.
-
-Recordings come from a trial (trial.json, sealed) or from a foreign log
-(import.json, see powercut_extras.logs.imports).  Both give the same thing: a base image, a
-timeline, what was claimed, and what recovery consists of.
-"""
+"""The one way to open a recording, whatever was recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import Final
 
-from powercut.crash.evidence import Evidence, gather
-from powercut.crash.states import StateSpace
+from powercut.crash.folder_rows import Promise
 from powercut.model.errors import UsageError
-from powercut.model.history import History
-from powercut.model.machine import ImageFormat
+from powercut.model.extras import loaded, registered
 from powercut.model.named_path import files_below
-from powercut.model.timeline import Timeline
-from powercut.recover.plan import RecoveryPlan
-from powercut.scenario.settings import Parameters
-from powercut.store.trial_dir import TrialDir
-from powercut.wal.layout import WalLayout
-from powercut.workload.port import Promises
-from powercut.workload.wal.promises import WalPromises
+from powercut.recording.disk import DiskRecording
+from powercut.recording.folder import FolderRecording, open_capture
+from powercut.recording.trial_recording import open_trial
+from powercut.store.folder import RECORD, CaptureDir
+from powercut.store.trial_dir import TRIAL_FILE, TrialDir
 
-TRIAL_FILE = "trial.json"
-IMPORT_FILE = "import.json"
+IMPORT_FILE: Final = "import.json"
 
 
-@dataclass(frozen=True)
-class RecordedSystem:
-    """The settings of a system, and exactly what it ran on (empty if that is not known)."""
+def open_recording(
+    path: Path, *, promise: Promise | None = None, state: str | None = None
+) -> DiskRecording | FolderRecording:
+    """Reads the recording at `path`, as `find_recording` finds it, and checks its seal.
 
-    parameters: Parameters = field(default_factory=Parameters)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    program_files: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """One recording, read and checked.
-
-    `known_promises` is what was claimed where no record names itself: of a program.
-    `layout` and `plan` are None if it is unknown where the records of a log lie: then
-    there are states and no judgement.
-    `imported` says that the timeline was made of a foreign log, whose instants are no
-    times.  `image_format` is what the captured disk holds; unless it is raw, a file system
-    is somewhere inside it.  `system` is what was recorded; of an imported log it is unknown, and
-    the usual one stands in its place.  `gaps` says what is missing of the evidence; of these,
-    `doubts` keep even a loss from being certain.  `blind` says why nothing follows from what the
-    check of a program finds in any state; empty if something does.
+    One of a captured folder is opened under `promise`; without, under that of the `state` that is
+    named, else of its verdict.  Raises UsageError if there is none, and DamagedRecording for
+    evidence that is missing or not what it was.
     """
+    if (path / RECORD).is_file():
+        return open_capture(CaptureDir(path.resolve()), promise, state=state)
+    if promise is not None:
+        raise UsageError("--promise is for captured folders", hint="leave it out")
+    return open_disk(path)
 
-    directory: TrialDir
-    title: str
-    base: Path
-    filesystem: str
-    timeline: Timeline
-    history: History
-    run_id: bytes
-    layout: WalLayout | None
-    plan: RecoveryPlan | None
-    imported: bool = False
-    image_format: ImageFormat = ImageFormat.RAW
-    system: RecordedSystem = field(default_factory=RecordedSystem)
-    gaps: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
-    blind: str = ""
-    known_evidence: Evidence | None = None
-    known_promises: Promises | None = None
 
-    @property
-    def layers(self) -> str:
-        """What lies between the disk and the file system, by name; empty if nothing does."""
-        return self.system.parameters.disk.layers_title
+def open_disk(path: Path) -> DiskRecording:
+    """The same of a disk."""
+    directory = find_recording(path)
+    directory.check_seal()
+    if (directory.path / IMPORT_FILE).is_file():
+        return _open_import(directory)
+    return open_trial(directory)
 
-    @cached_property
-    def evidence(self) -> Evidence:
-        """The records found in the writes.  Raises UsageError without a layout."""
-        if self.known_evidence is not None:
-            return self.known_evidence
-        if self.known_promises is not None:
-            raise UsageError(
-                f"{self.directory.path}: this is known of powercut's own log, not of programs",
-                hint="powercut explore recovers its crash states, powercut audit flushes ranks its "
-                "flushes",
-            )
-        if self.layout is None:
-            raise UsageError(
-                f"{self.directory.path}: the layout of the records in this log was not given",
-                hint="import it again with --run-id, --layout and --record",
-            )
-        return gather(self.timeline, self.history, self.run_id, self.layout, deep=True)
 
-    @property
-    def promises(self) -> Promises:
-        """What was claimed.  Raises UsageError without a layout, if it takes one to know."""
-        if self.known_promises is not None:
-            return self.known_promises
-        return WalPromises(self.evidence)
-
-    @cached_property
-    def space(self) -> StateSpace:
-        """All crash states."""
-        if self.known_promises is not None:
-            return StateSpace(self.timeline, self.known_promises.requirements)
-        if self.layout is None:
-            return StateSpace(self.timeline)
-        return StateSpace(self.timeline, self.evidence.claims, self.evidence.sets)
-
-    @property
-    def start_ns(self) -> int:
-        """The instant from which times are told: the first attempt, else the first request."""
-        if self.known_promises is not None and self.known_promises.start_ns is not None:
-            return self.known_promises.start_ns
-        if len(self.history.attempt_ns) and not self.imported:
-            return int(self.history.attempt_ns[0])
-        requests = self.timeline.requests
-        return int(requests.submitted_ns[0]) if len(requests) else int(self.timeline.start_ns)
+def _open_import(directory: TrialDir) -> DiskRecording:
+    """As the extra opens it that reads such logs: `powercut.recordings`."""
+    place = registered("powercut.recordings").get(IMPORT_FILE)
+    if place is None:
+        raise UsageError(f"{directory.path}: is a log of another tool, and no extra reads it")
+    opened: DiskRecording = loaded(place)(directory)
+    return opened
 
 
 def find_recording(path: Path) -> TrialDir:

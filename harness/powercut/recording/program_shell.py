@@ -26,7 +26,7 @@ from powercut.crash.states import CrashState
 from powercut.disk.root_image import is_image
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.recover.plan import HostRoot, Mount, Read, RecoveryPlan
 from powercut.recover.state_image import image_write
 from powercut.recover.uml.boot import Terminal
@@ -50,7 +50,7 @@ _COMMANDS: Final = "commands"
 _LOAD: Final = 4096
 
 
-def open_program_shell(recording: Recording, state: CrashState, *, commands: str | None) -> str:
+def open_program_shell(recording: DiskRecording, state: CrashState, *, commands: str | None) -> str:
     """Mounts `state` and gives its folder to a person; or runs `commands` there, in a shell.
 
     Returns why the state does not mount, empty if it does.  Raises HostError if this host cannot
@@ -76,7 +76,7 @@ def open_program_shell(recording: Recording, state: CrashState, *, commands: str
     return ""
 
 
-def root_for_shell(recording: Recording) -> HostRoot | None:
+def root_for_shell(recording: DiskRecording) -> HostRoot | None:
     """What lies around the state in such a shell; None for a recording that has none.
 
     A root of a program's own has one if it can be unpacked here and has a shell, and if the state
@@ -108,7 +108,7 @@ def root_for_shell(recording: Recording) -> HostRoot | None:
     )
 
 
-def _plan(recording: Recording, host: HostRoot, folder: Path) -> RecoveryPlan:
+def _plan(recording: DiskRecording, host: HostRoot, folder: Path) -> RecoveryPlan:
     """The mount of a recovery, with nothing to read, and what a shell wants to know."""
     recovery = recording.plan
     mount = recovery.find(Mount) if recovery is not None else None
@@ -121,7 +121,7 @@ def _plan(recording: Recording, host: HostRoot, folder: Path) -> RecoveryPlan:
     return replace(recovery, steps=(mount, Read((_NOTHING,))), host=around, root=None)
 
 
-def _greeting(recording: Recording, root: HostRoot) -> str:
+def _greeting(recording: DiskRecording, root: HostRoot) -> str:
     """What a person is told who has come in."""
     workload = workload_of(recording.system.parameters)
     assert isinstance(workload, ProgramWorkload)

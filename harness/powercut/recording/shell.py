@@ -22,8 +22,9 @@ from powercut.disk.foreign_files import refuse_foreign_files
 from powercut.machine.guest.initramfs import build_initramfs, directory, regular
 from powercut.machine.port import ConsoleGuest, HasConsole
 from powercut.model.errors import HostError
-from powercut.recording.materialize import state_text, write_image
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
+from powercut.recording.materialize import write_image
+from powercut.recording.state_names import state_text
 from powercut.rig import commands
 from powercut.rig.rig import Rig
 from powercut.rig.scratch import scratch
@@ -66,7 +67,7 @@ else
 fi"""
 
 
-def open_shell(recording: Recording, state: CrashState) -> int:
+def open_shell(recording: DiskRecording, state: CrashState) -> int:
     """Boots a guest on `state` with its console on this process's stdin and stdout.
 
     Returns its exit status once the guest is gone.  Raises HostError with a remedy if
@@ -86,7 +87,7 @@ def open_shell(recording: Recording, state: CrashState) -> int:
         return rig.machines.run_console(ConsoleGuest(image, layer, extra, PROMPT))
 
 
-def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> bytes:
+def shell_initramfs(recording: DiskRecording, state: CrashState, busybox: bytes) -> bytes:
     """The second initramfs: busybox, the script that is PID 1, and what it says."""
     plan = recording.plan
     filesystem = plan.filesystem if plan else recording.filesystem
@@ -109,7 +110,7 @@ def shell_initramfs(recording: Recording, state: CrashState, busybox: bytes) -> 
     )
 
 
-def _message(recording: Recording, state: CrashState) -> str:
+def _message(recording: DiskRecording, state: CrashState) -> str:
     return (
         f"\n{recording.title}: {state_text(recording, state)}\n"
         f"Changes are lost when you leave: {LEAVE}.\n"

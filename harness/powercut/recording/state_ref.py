@@ -40,7 +40,6 @@ from powercut.store.files import host_errors, write_atomic
 
 __all__ = [
     "FORMAT",
-    "RecordingFolder",
     "StateRef",
     "find",
     "load",
@@ -48,7 +47,7 @@ __all__ = [
     "name_of",
     "parse",
     "path_of",
-    "read_value",
+    "read_file",
     "save",
     "save_value",
     "saved",
@@ -214,19 +213,23 @@ def find(recording: RecordingFolder, name: str) -> Path:
     )
 
 
+def read_file(path: Path) -> StateRef:
+    """The JSON in the file `path`, if it may be that of a state.  Raises DamagedRecording."""
+    try:
+        value = parse_json(openable(path).read_bytes())
+    except OSError as error:
+        raise DamagedRecording(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise DamagedRecording(f"{path}: not JSON: {error}") from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise DamagedRecording(f"{path}: not a crash state in format {FORMAT!r}")
+    return value
+
+
 def load_file(path: Path) -> CrashState:
     """The state in the file `path`.  Raises DamagedRecording."""
     try:
-        return parse(read_value(path))
+        return parse(read_file(path))
     except DamagedRecording as error:
-        raise DamagedRecording(f"{path}: {error}") from error
-
-
-def read_value(path: Path) -> object:
-    """The JSON in the file `path`.  Raises DamagedRecording, which leaves out the path."""
-    try:
-        return parse_json(openable(path).read_bytes())
-    except OSError as error:
-        raise DamagedRecording(str(error.strerror)) from error
-    except ValueError as error:
-        raise DamagedRecording(f"not JSON: {error}") from error
+        known = str(error).startswith(str(path))
+        raise error if known else DamagedRecording(f"{path}: {error}") from error

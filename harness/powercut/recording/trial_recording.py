@@ -11,7 +11,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.history import History
 from powercut.model.machine import BackingImage
 from powercut.model.positive import PositiveControl
-from powercut.recording.open_recording import RecordedSystem, Recording
+from powercut.recording.disk import DiskRecording, RecordedSystem
 from powercut.recording.sealed import SealedTrial, doubts_of, under_cut
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
@@ -21,7 +21,7 @@ from powercut.workload.port import AcksByLines, Recognised
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRecording(Recording):
+class TrialRecording(DiskRecording):
     """The recording of a trial: what was run, and how its records lie, is known."""
 
     sealed: SealedTrial

@@ -90,10 +90,11 @@ def binding_of(trial: Mapping[str, Any]) -> Binding:
 
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
+TRIAL_FILE: Final = "trial.json"
 _UNSEALED: Final = frozenset(
     {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", manifest.PACK}
 )
-_LEFT: Final = (_UNSEALED - {manifest.PACK}) | {"trial.json", "confirmation.json"}
+_LEFT: Final = (_UNSEALED - {manifest.PACK}) | {TRIAL_FILE, "confirmation.json"}
 _sharing = threading.Lock()
 
 
@@ -234,15 +235,15 @@ class TrialDir:
 
     def write_record(self, record: TrialRecord) -> None:
         """Writes trial.json; again and again as more is known, until the seal."""
-        write_atomic(self.path / "trial.json", record.model_dump_json(indent=1).encode() + b"\n")
+        write_atomic(self.path / TRIAL_FILE, record.model_dump_json(indent=1).encode() + b"\n")
 
     def read_record(self) -> TrialRecord:
         """Reads trial.json; raises DamagedRecording."""
-        return read_model(self.path / "trial.json", TrialRecord)
+        return read_model(self.path / TRIAL_FILE, TrialRecord)
 
     def read_binding(self) -> Binding:
         """The binding that all evidence in the folder has to have; raises DamagedRecording."""
-        path = self.path / "trial.json"
+        path = self.path / TRIAL_FILE
         try:
             return binding_of(parse_json(openable(path).read_bytes()))
         except OSError as error:
@@ -289,7 +290,7 @@ class TrialDir:
 
         Raises DamagedRecording if it is not as it was.
         """
-        manifest.check(self.path, only=("trial.json",))
+        manifest.check(self.path, only=(TRIAL_FILE,))
 
     def sealed_digest(self, name: str) -> str:
         """The digest that a sealed file has by the manifest; empty if it names no such file.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""witness.json: the smallest set of writes whose loss loses a record, and why it could be lost.
+"""witness.json: the smallest set of writes whose loss loses something, and why it could be lost.
 
 It lies beside the recording and outside of its seal, since it follows from it.
 Instants are nanoseconds on the clock of the recording, offsets and lengths bytes.
@@ -7,15 +7,15 @@ Instants are nanoseconds on the clock of the recording, offsets and lengths byte
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from powercut.model.verdict import Confirmed, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, find_model
-from powercut.store.trial_dir import TrialDir
 
 WITNESS_FORMAT: Final = "powercut-witness/1"
-_NAME: Final = "witness.json"
+WITNESS: Final = "witness.json"
 
 
 class WitnessPart(Record):
@@ -26,21 +26,34 @@ class WitnessPart(Record):
     what: str
 
 
+LostKind = Literal["write", "zero", "discard", "size", "truncation", "name", "attributes"]
+
+
 class DroppedWrite(Record):
-    """One write that did not survive, or not whole."""
+    """One write, or one change of a captured folder, that did not survive, or not whole."""
 
     request: int
-    """Its number in the disk log, from 0."""
+    """Its number in the disk log, or among the changes of the folder, from 0."""
 
-    kind: Literal["write", "zero", "discard"]
-    fua: bool
+    kind: LostKind
+
+    path: str = ""
+    """Of a captured folder the file or folder below it."""
+
+    text: str = ""
+    """Of a captured folder what is missing, in words."""
+
+    fua: bool = False
+
     offset: int
+    """Where it begins, on the disk or in the file; it has `length` bytes."""
+
     length: int
 
     dropped: tuple[tuple[int, int], ...]
-    """What is missing, as (begin, end) on the disk."""
+    """What is missing, as (begin, end) there."""
 
-    epoch: int
+    epoch: int = 0
     """How many flushes were submitted before it."""
 
     submitted_ns: int
@@ -49,9 +62,9 @@ class DroppedWrite(Record):
     """None if it never completed."""
 
     why: str
-    """Why the disk was allowed to lose it at that instant."""
+    """Why disk or host were allowed to lose it at that instant."""
 
-    parts: tuple[WitnessPart, ...]
+    parts: tuple[WitnessPart, ...] = ()
     """What stands in what is missing."""
 
 
@@ -84,6 +97,9 @@ class Witness(Record):
     start_ns: int
     """The instant from which times are told."""
 
+    promise: Literal["", "posix", "journal"] = ""
+    """Of a captured folder what its host promises of names; empty of a disk."""
+
     imported: bool = False
     """True if instants are places in the order of a foreign log and no times."""
 
@@ -98,7 +114,7 @@ class Witness(Record):
     message: str
 
     volatile: int
-    """Writes that the disk was free to lose at that instant."""
+    """Writes and changes that disk or host were free to lose at that instant."""
 
     dropped_before: int
     """How many the state lacked from which the search began."""
@@ -107,7 +123,7 @@ class Witness(Record):
     """What the witness lacks of all that was issued; empty if nothing."""
 
     out_of_order: int = 0
-    """Writes that reached the medium out of order."""
+    """Writes that came to the medium out of order."""
 
     minimal: bool
     """True if every one of `dropped`, if it had survived whole, would have saved the record;
@@ -130,11 +146,11 @@ class Witness(Record):
     """One sentence for a person."""
 
 
-def write_witness(trial: TrialDir, witness: Witness) -> None:
-    """Writes witness.json; durable on return.  Raises HostError."""
-    write_atomic(trial.path / _NAME, witness.model_dump_json(indent=1).encode() + b"\n")
+def write_witness(folder: Path, witness: Witness) -> None:
+    """Writes witness.json beside a recording; durable on return.  Raises HostError."""
+    write_atomic(folder / WITNESS, witness.model_dump_json(indent=1).encode() + b"\n")
 
 
-def read_witness(trial: TrialDir) -> Witness | None:
+def read_witness(folder: Path) -> Witness | None:
     """Reads witness.json; None if there is none.  Raises DamagedRecording."""
-    return find_model(trial.path / _NAME, Witness)
+    return find_model(folder / WITNESS, Witness)

@@ -26,13 +26,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from powercut.crash.folder_rows import Promise
 from powercut.model.confidence import STATES_MIN, too_few_operations
 from powercut.model.outside import Outside
 from powercut.model.reads import some_of
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.recording.folder import CaptureRecording
+from powercut.recording.folder import FolderRecording
 from powercut.recording.reached import reached_in_folder
 from powercut.store.folder import CaptureResult, FolderSeen
 from powercut.verdict.untested import untested_of_boots
@@ -41,7 +40,7 @@ _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
 
 def verdict_of_capture(
-    recording: CaptureRecording, promise: Promise, seen: FolderSeen, *, state_s: float
+    recording: FolderRecording, seen: FolderSeen, *, state_s: float
 ) -> CaptureResult:
     """The verdict on a recording of whose states this was `seen`; a check may take `state_s`."""
     explored, start, cut = seen.explored, recording.start_ns, recording.record.cut_ns
@@ -54,12 +53,12 @@ def verdict_of_capture(
     elif reasons or explored.findings:
         verdict = Verdict.INCONCLUSIVE
     control = _control(seen)
-    rows = [row for row in recording.space(promise).rows if row.request.submitted_ns > start]
+    rows = [row for row in recording.space.rows if row.request.submitted_ns > start]
     return CaptureResult(
         verdict=verdict,
         reasons=reasons,
         control="" if control is None else control.name,
-        promise="posix" if promise is Promise.POSIX else "journal",
+        promise=recording.promise.value,
         attempted=len(recording.history.attempted),
         acknowledged=len(recording.history.acked),
         start_ns=start,
@@ -77,7 +76,7 @@ def verdict_of_capture(
     )
 
 
-def _reasons(recording: CaptureRecording, seen: FolderSeen, outside: Outside) -> Iterator[str]:
+def _reasons(recording: FolderRecording, seen: FolderSeen, outside: Outside) -> Iterator[str]:
     """What keeps it from being SAFE, besides what was lost."""
     yield from recording.gaps
     if recording.doubts:
@@ -133,7 +132,7 @@ def _early(seen: FolderSeen) -> bool:
     )
 
 
-def _untested(recording: CaptureRecording, reasons: Sequence[str]) -> Iterator[str]:
+def _untested(recording: FolderRecording, reasons: Sequence[str]) -> Iterator[str]:
     if not recording.record.share:
         yield from untested_of_boots()
     yield from (why for why in recording.refused if why not in reasons)

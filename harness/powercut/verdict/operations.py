@@ -26,7 +26,7 @@ from powercut.model.reached import Reached
 from powercut.model.timeline import Timeline
 from powercut.model.units import Instant
 from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
-from powercut.recording.materialize import cut_state
+from powercut.recording.disk import cut_state
 from powercut.recording.reached import reached_on_disk
 from powercut.recording.sealed import SealedTrial, doubts_of
 from powercut.scenario.settings import ControlKind

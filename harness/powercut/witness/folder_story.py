@@ -10,13 +10,19 @@ import numpy as np
 
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_ranges import reaches
-from powercut.crash.folder_rows import NameChange, Promise, Row, span_of
+from powercut.crash.folder_rows import (
+    AttributeChange,
+    NameChange,
+    Promise,
+    Row,
+    SizeChange,
+    span_of,
+)
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
-from powercut.recording.folder import CaptureRecording
-from powercut.recording.folder_names import FolderNames, in_file, kind_of
-from powercut.store.folder_witness import LostChange
-from powercut.store.witness import WitnessEvent
+from powercut.recording.folder import FolderRecording
+from powercut.recording.folder_names import FolderNames, in_file
+from powercut.store.witness import DroppedWrite, LostKind, WitnessEvent
 from powercut.witness.later_step import step_at
 from powercut.witness.search import Drop
 
@@ -27,7 +33,7 @@ _SHOWN_OTHERS: Final = 3
 class FolderStory:
     """Tells of one instant of a recording."""
 
-    def __init__(self, recording: CaptureRecording, space: FolderSpace, instant: int) -> None:
+    def __init__(self, recording: FolderRecording, space: FolderSpace, instant: int) -> None:
         self._recording = recording
         self.space = space
         self._instant = instant
@@ -50,20 +56,20 @@ class FolderStory:
         """What the program was at then, by its own lines."""
         return step_at(self._recording.history, instant)
 
-    def lost(self, drops: Sequence[Drop]) -> tuple[LostChange, ...]:
+    def lost(self, drops: Sequence[Drop]) -> tuple[DroppedWrite, ...]:
         """What is missing, each with all that is known of it."""
         parts: dict[int, list[tuple[int, int]]] = {}
         for drop in sorted(drops):
             parts.setdefault(drop.write, []).append(in_file(drop.begin, drop.end))
         return tuple(self._change(write, ranges) for write, ranges in parts.items())
 
-    def _change(self, write: int, ranges: list[tuple[int, int]]) -> LostChange:
+    def _change(self, write: int, ranges: list[tuple[int, int]]) -> DroppedWrite:
         row = self.space.rows[write]
         request, done = row.request, row.request.completed_ns
         plain = row.change is None
-        return LostChange(
+        return DroppedWrite(
             request=write,
-            kind=kind_of(row),
+            kind=_kind_of(row),
             path=self._names.subject(row),
             text=self._names.describe(row, ranges),
             offset=request.offset if plain else 0,
@@ -115,7 +121,9 @@ class FolderStory:
     def _unsynced(self, row: Row) -> str:
         return f"no sync of {self._needed(row)} came after it"
 
-    def events(self, lost: Sequence[LostChange], operation: int | None) -> tuple[WitnessEvent, ...]:
+    def events(
+        self, lost: Sequence[DroppedWrite], operation: int | None
+    ) -> tuple[WitnessEvent, ...]:
         """The lost changes, the syncs since, the ack and the cut."""
         events = [event for one in lost for event in self._of(one)]
         since = min((one.submitted_ns for one in lost), default=self._instant)
@@ -136,7 +144,7 @@ class FolderStory:
         events.append(WitnessEvent(at_ns=at, kind="cut", text=cut))
         return tuple(sorted(events, key=lambda event: event.at_ns))
 
-    def _of(self, one: LostChange) -> list[WitnessEvent]:
+    def _of(self, one: DroppedWrite) -> list[WitnessEvent]:
         events = [
             WitnessEvent(at_ns=one.submitted_ns, kind="submit", text=one.text, request=one.request)
         ]
@@ -157,3 +165,14 @@ class FolderStory:
             )
             for at in acks[:1]
         ]
+
+
+def _kind_of(row: Row) -> LostKind:
+    """What kind of change a row is."""
+    if isinstance(row.change, NameChange):
+        return "name"
+    if isinstance(row.change, SizeChange):
+        return "size" if row.change.at_least else "truncation"
+    if isinstance(row.change, AttributeChange):
+        return "attributes"
+    return "zero" if row.kind is RequestKind.ZERO else "write"

@@ -17,7 +17,7 @@ from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.operations import OperationHistory
 from powercut.model.units import milliseconds
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.store.witness import DroppedWrite
 from powercut.witness.search import Judge
 from powercut.witness.story import named_writes
@@ -38,7 +38,7 @@ def step_at(history: OperationHistory, instant: int) -> str:
 
 
 def later_step(
-    recording: Recording,
+    recording: DiskRecording,
     judge: Judge,
     state: CrashState,
     dropped: Sequence[DroppedWrite],
@@ -73,7 +73,7 @@ def later_step(
 
 
 def _taken_by(
-    recording: Recording, judge: Judge, state: CrashState, operation: int, acked_ns: int
+    recording: DiskRecording, judge: Judge, state: CrashState, operation: int, acked_ns: int
 ) -> str:
     """Which write that is there has taken the operation away."""
     space = recording.space

@@ -14,9 +14,10 @@ and the same state give the same witness.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from powercut import __version__
 from powercut.checkers.judge import confirms
 from powercut.checkers.repetition import ASKED
 from powercut.crash.exposure import exposure
@@ -31,24 +32,21 @@ from powercut.explore.state_judge import (
     open_judge,
     require_recorded_kernel,
 )
-from powercut.model.errors import PowercutError, UsageError
+from powercut.model.errors import PowercutError
 from powercut.model.verdict import Confirmed, LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
-from powercut.recording import state_ref
-from powercut.recording.materialize import cut_state, resolve_state
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import Witness
 from powercut.witness.later_step import later_step
 from powercut.witness.search import (
-    Drop,
     Progress,
     SearchLimit,
-    WitnessSearch,
-    items_of,
+    document,
+    first_loss,
     nothing_told,
-    state_of,
+    smallest_loss,
 )
 from powercut.witness.story import cause_of, dropped_writes, events_of
 from powercut.workload.port import Recognised
@@ -58,7 +56,7 @@ BUDGET = Budget(states=2000)
 
 
 def minimize(
-    recording: Recording,
+    recording: DiskRecording,
     state_name: str | None = None,
     *,
     lsn: int | None = None,
@@ -84,54 +82,31 @@ def minimize(
     clock = Clock(budget, budget, 1, begun=begun)
     with open_judge(recording, engine, kernel=kernel) as judge:
         clock.work()
-        name, state, first = _start(recording, judge, state_name)
-        if lsn is not None and lsn not in first.lsns:
-            raise UsageError(
-                f"state {name} does not lose record {lsn}",
-                hint=f"it loses {', '.join(map(str, first.lost)) or 'none'}",
-            )
+        first = first_loss(recording, judge, state_name, _candidates(recording))
         limit = SearchLimit(budget, clock, _set_aside(recording, judge.choice.name, confirm))
-        search = WitnessSearch(recording.space, state.instant, judge, first, lsn, limit, progress)
-        items = search.run(items_of(recording.space, state))
-        smallest = state_of(recording.space, state.instant, items)
-        judgement = judge.judge(smallest)
+        found = smallest_loss(recording.space, judge, first, lsn, limit, progress)
+        smallest, instant, judgement = found.state, found.state.instant, found.judgement
         settled = _asked_again(recording, judge, smallest, judgement)
-        gone = [item for item in items if isinstance(item, Drop)]
-        parts = [(d.write, d.begin, d.end) for d in gone]
-        dropped = dropped_writes(recording, state.instant, parts)
-        told = lsn if lsn is not None else judgement.lost[0].first if judgement.lost else None
-        later = later_step(recording, judge, smallest, dropped, told)
+        parts = [(drop.write, drop.begin, drop.end) for drop in found.drops]
+        dropped = dropped_writes(recording, instant, parts)
+        later = later_step(recording, judge, smallest, dropped, found.told)
     word = settled or _confirmed(recording, smallest, judgement, judge.choice.name, confirm)
-    return Witness(
-        powercut=__version__,
-        recording=recording.title,
-        start=name,
-        state=state_ref.save(recording.directory, smallest),
-        crash_state=state_ref.serialise(smallest),
-        instant_ns=state.instant,
-        start_ns=recording.start_ns,
-        imported=recording.imported,
-        required=judgement.required[0] if judgement.required else None,
-        lost=judgement.lost,
+    moved = len(found.items) - len(found.drops)
+    return document(
+        recording,
+        found,
         unit="record" if isinstance(recording.promises, Recognised) else "operation",
-        kinds=tuple(sorted(judgement.kinds, key=lambda kind: kind.value)),
-        message=judgement.message,
-        volatile=len(recording.space.volatile(state.instant)),
-        dropped_before=len({i.write for i in search.first_items if isinstance(i, Drop)}),
         dropped=dropped,
-        out_of_order=len(items) - len(gone),
-        minimal=not (search.out_of_budget or search.unknown),
-        tests=judge.tests,
         engine=judge.choice.name,
         engine_reason=judge.choice.reason,
         confirmed=word[0],
         confirmation=word[1],
-        events=events_of(recording, state.instant, dropped, told),
-        cause=cause_of(recording, state.instant, dropped, len(items) - len(gone), told, later),
+        events=events_of(recording, instant, dropped, found.told),
+        cause=cause_of(recording, instant, dropped, moved, found.told, later),
     )
 
 
-def _set_aside(recording: Recording, engine: str, confirm: bool) -> float:
+def _set_aside(recording: DiskRecording, engine: str, confirm: bool) -> float:
     """Seconds that confirmation will take, where it boots a guest."""
     settled = recording.known_promises is not None or recording.imported
     if not confirm or settled or reader_alone(engine) or boots_recorded_kernel(engine):
@@ -140,7 +115,7 @@ def _set_aside(recording: Recording, engine: str, confirm: bool) -> float:
 
 
 def _asked_again(
-    recording: Recording, judge: StateJudge, state: CrashState, judgement: Judgement
+    recording: DiskRecording, judge: StateJudge, state: CrashState, judgement: Judgement
 ) -> tuple[Confirmed, str] | None:
     """Whether a program's check loses the same each time; None of another workload.  Nothing more
     is to be asked then: it was recovered in what it was recorded in.
@@ -154,7 +129,7 @@ def _asked_again(
 
 
 def _confirmed(
-    recording: Recording, state: CrashState, judgement: Judgement, engine: str, wanted: bool
+    recording: DiskRecording, state: CrashState, judgement: Judgement, engine: str, wanted: bool
 ) -> tuple[Confirmed, str]:
     """Whether the recorded kernel agrees.  A raw log is read by the reader of the guest."""
     if not wanted or recording.imported:
@@ -172,57 +147,19 @@ def _confirmed(
     return told, "" if told == "yes" else seen.message or "everything came back"
 
 
-def _start(
-    recording: Recording, judge: StateJudge, name: str | None
-) -> tuple[str, CrashState, Judgement]:
-    """A state that loses something, and what it loses."""
-    if name is not None:
-        state = resolve_state(recording, name)
-        if state.again is not None:
-            raise UsageError(
-                f"state {name} was cut again during its recovery: which writes of the recording "
-                "would have to be there says nothing about it",
-                hint="look at it with `powercut export --format state` or `powercut shell`",
-            )
-        judgement = judge.judge(state)
-        if judgement.verdict is not Verdict.LOSSY:
-            raise UsageError(
-                f"state {name} loses nothing: {judgement.message or 'everything came back'}",
-                hint="name another state; `powercut explore` finds those that lose something",
-            )
-        return name, state, judgement
-    tried = []
-    for candidate, state in _candidates(recording):
-        judgement = judge.judge(state)
-        if judgement.verdict is Verdict.LOSSY:
-            return candidate, state, judgement
-        tried.append(candidate)
-    raise UsageError(
-        "no loss is known in this recording" + (f": tried {', '.join(tried)}" if tried else ""),
-        hint="name a state, or let `powercut explore` look for one",
-    )
-
-
-def _candidates(recording: Recording) -> list[tuple[str, CrashState]]:
+def _candidates(recording: DiskRecording) -> Iterator[str]:
     """States that may lose something, most telling first."""
-    candidates = []
     if recording.timeline.cut is not None:
-        candidates.append(("cut", cut_state(recording.space)))
+        yield "cut"
     explored = read_exploration(recording.directory)
     for finding in explored.findings if explored else ():
         if finding.verdict is Verdict.LOSSY:
-            name = finding.examples[0].id
-            state = resolve_state(recording, name)
-            if state.again is None:
-                candidates.append((name, state))
-    first = _first_exposed(recording)
-    if first is not None:
-        name = f"ack:{first.first}"
-        candidates.append((name, resolve_state(recording, name)))
-    return candidates
+            yield finding.examples[0].id
+    if (first := _first_exposed(recording)) is not None:
+        yield f"ack:{first.first}"
 
 
-def _first_exposed(recording: Recording) -> LsnRange | None:
+def _first_exposed(recording: DiskRecording) -> LsnRange | None:
     if not isinstance(recording.promises, Recognised):
         return None
     report = exposure(recording.evidence)

@@ -11,17 +11,21 @@ there, too: so a set of items stands for the largest legal part of it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from powercut import __version__
 from powercut.crash.applied import Kept
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, Move, StateSpace
 from powercut.explore.clock import Clock
 from powercut.explore.request import Budget
 from powercut.explore.state_judge import Judgement
+from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict, losses
+from powercut.recording.state_names import Recording, resolve_state, save_state
+from powercut.store.witness import Witness
 
 _SECTOR = 512
 
@@ -185,6 +189,113 @@ class WitnessSearch:
         if self.lsn is not None:
             return any(lsn == self.lsn for _, lsn in common)
         return bool(common)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search came to: the state from which it began, by its name, and the witness."""
+
+    start: str
+    search: WitnessSearch
+    state: CrashState
+    items: Sequence[Item]
+    judgement: Judgement
+
+    @property
+    def drops(self) -> list[Drop]:
+        """What the witness lacks."""
+        return [item for item in self.items if isinstance(item, Drop)]
+
+    @property
+    def told(self) -> int | None:
+        """The record or operation that is told of; None if none is lost by its number."""
+        lost = self.judgement.lost
+        return self.search.lsn if self.search.lsn is not None else lost[0].first if lost else None
+
+
+def first_loss(
+    recording: Recording, judge: Judge, name: str | None, candidates: Iterable[str]
+) -> tuple[str, CrashState, Judgement]:
+    """The state `name`, else the first of the `candidates` that loses something, and what it loses.
+
+    Raises UsageError if that is nothing.
+    """
+    tried = []
+    for candidate in [name] if name is not None else candidates:
+        state = resolve_state(recording, candidate)
+        if name is not None and state.again is not None:
+            raise UsageError(
+                f"state {name} was cut again during its recovery: which writes of the recording "
+                "would have to be there says nothing about it",
+                hint="look at it with `powercut export --format state` or `powercut shell`",
+            )
+        if state.again is not None:
+            continue
+        judgement = judge.judge(state)
+        if judgement.verdict is Verdict.LOSSY:
+            return candidate, state, judgement
+        if name is not None:
+            raise UsageError(
+                f"state {name} loses nothing: {judgement.message or 'everything is there'}",
+                hint="name another state; `powercut explore` finds those that lose something",
+            )
+        tried.append(candidate)
+    raise UsageError(
+        "no loss is known in this recording" + (f": tried {', '.join(tried)}" if tried else ""),
+        hint="name a state, or let `powercut explore` look for one",
+    )
+
+
+def smallest_loss(
+    space: StateSpace,
+    judge: Judge,
+    first: tuple[str, CrashState, Judgement],
+    lsn: int | None,
+    limit: SearchLimit,
+    progress: Progress,
+    order: Callable[[list[Item]], list[Item]] = lambda items: items,
+) -> Found:
+    """Searches from the `first` loss; of equal causes the one is kept that stands first in `order`.
+
+    Raises UsageError if `lsn` is not lost there.
+    """
+    name, state, judgement = first
+    if lsn is not None and lsn not in judgement.lsns:
+        raise UsageError(
+            f"state {name} does not lose {lsn}",
+            hint=f"it loses {', '.join(map(str, judgement.lost)) or 'none by number'}",
+        )
+    search = WitnessSearch(space, state.instant, judge, judgement, lsn, limit, progress)
+    items = search.run(order(items_of(space, state)))
+    smallest = space.legal(state_of(space, state.instant, items))
+    return Found(name, search, smallest, items_of(space, smallest), judge.judge(smallest))
+
+
+def document(recording: Recording, found: Found, **told: Any) -> Witness:
+    """witness.json of what was found, with what else is `told` of it; keeps its state beside the
+    recording.
+    """
+    search, judgement = found.search, found.judgement
+    return Witness(
+        powercut=__version__,
+        recording=recording.title,
+        start=found.start,
+        state=save_state(recording, found.state),
+        crash_state=recording.reference(found.state),
+        instant_ns=found.state.instant,
+        start_ns=recording.start_ns,
+        imported=recording.imported,
+        required=judgement.required[0] if judgement.required else None,
+        lost=judgement.lost,
+        kinds=tuple(sorted(judgement.kinds, key=lambda kind: kind.value)),
+        message=judgement.message,
+        volatile=len(recording.space.volatile(found.state.instant)),
+        dropped_before=len({i.write for i in search.first_items if isinstance(i, Drop)}),
+        out_of_order=len(found.items) - len(found.drops),
+        minimal=not (search.out_of_budget or search.unknown),
+        tests=search.judge.tests,
+        **told,
+    )
 
 
 def _joined(drops: Sequence[Drop]) -> list[Drop]:

@@ -15,9 +15,9 @@ from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.model.verdict import LsnRange, lsn_ranges
+from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_files import naming
 from powercut.recording.disk_places import UNKNOWN, NamesWrites
-from powercut.recording.open_recording import Recording
 from powercut.store.witness import DroppedWrite, WitnessEvent, WitnessPart
 from powercut.wal.record import CHUNK
 
@@ -31,7 +31,7 @@ _SHOWN_PARTS = 24
 
 
 def dropped_writes(
-    recording: Recording, instant: int, drops: Sequence[tuple[int, int, int]]
+    recording: DiskRecording, instant: int, drops: Sequence[tuple[int, int, int]]
 ) -> tuple[DroppedWrite, ...]:
     """The writes of `drops`, given as (write, begin, end), each with all that is known of it."""
     places = _places(recording, instant)
@@ -44,7 +44,7 @@ def dropped_writes(
     )
 
 
-def named_writes(recording: Recording, instant: int, writes: Sequence[int]) -> list[str]:
+def named_writes(recording: DiskRecording, instant: int, writes: Sequence[int]) -> list[str]:
     """What each write is, with what it carries, to begin a sentence with."""
     places, requests = _places(recording, instant), recording.timeline.requests
     named = []
@@ -56,7 +56,7 @@ def named_writes(recording: Recording, instant: int, writes: Sequence[int]) -> l
     return named
 
 
-def _places(recording: Recording, instant: int) -> NamesWrites:
+def _places(recording: DiskRecording, instant: int) -> NamesWrites:
     """What names the writes of a state; of a program the map of its files then is kept first."""
     if recording.image_format is ImageFormat.RAW and recording.known_promises is not None:
         keep_file_maps(recording, [instant])
@@ -64,7 +64,7 @@ def _places(recording: Recording, instant: int) -> NamesWrites:
 
 
 def _dropped(
-    recording: Recording,
+    recording: DiskRecording,
     places: NamesWrites,
     instant: int,
     write: int,
@@ -95,7 +95,7 @@ def _flushes_of(timeline: Timeline, write: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero((requests.kind == RequestKind.FLUSH) & reaches)
 
 
-def why_volatile(recording: Recording, instant: int, write: int) -> str:
+def why_volatile(recording: DiskRecording, instant: int, write: int) -> str:
     """Why the disk was free to lose `write` in a cut at `instant`, in words."""
     timeline, space = recording.timeline, recording.space
     requests = timeline.requests
@@ -121,7 +121,7 @@ def why_volatile(recording: Recording, instant: int, write: int) -> str:
 
 
 def parts_of(
-    recording: Recording, places: NamesWrites, write: int, ranges: Sequence[tuple[int, int]]
+    recording: DiskRecording, places: NamesWrites, write: int, ranges: Sequence[tuple[int, int]]
 ) -> list[WitnessPart]:
     """What stands in the given ranges of `write`: records where there are any, else by place."""
     timeline = recording.timeline
@@ -147,7 +147,7 @@ def parts_of(
 
 
 def _with_records(
-    recording: Recording, write: int, begin: int, end: int, what: str
+    recording: DiskRecording, write: int, begin: int, end: int, what: str
 ) -> list[WitnessPart]:
     """The stretch, named by the records in it if it holds any."""
     lsns = records_in(recording, write, begin, end)
@@ -158,7 +158,7 @@ def _with_records(
     return [WitnessPart(begin=begin, end=end, what=what)]
 
 
-def records_in(recording: Recording, write: int, begin: int, end: int) -> tuple[LsnRange, ...]:
+def records_in(recording: DiskRecording, write: int, begin: int, end: int) -> tuple[LsnRange, ...]:
     """The records of which `write` carries bytes between `begin` and `end` on the disk."""
     if recording.layout is None:
         return ()
@@ -179,7 +179,7 @@ def records_in(recording: Recording, write: int, begin: int, end: int) -> tuple[
 
 
 def cause_of(
-    recording: Recording,
+    recording: DiskRecording,
     instant: int,
     dropped: Sequence[DroppedWrite],
     moved: int,
@@ -217,12 +217,12 @@ def cause_of(
     return f"{text} {later}".strip()
 
 
-def _named(recording: Recording, number: int) -> str:
+def _named(recording: DiskRecording, number: int) -> str:
     is_set = isinstance(recording.promises.requirements, OperationHistory)
     return f"{'operation' if is_set else 'record'} {number}"
 
 
-def _acked_ns(recording: Recording, lsn: int | None) -> int | None:
+def _acked_ns(recording: DiskRecording, lsn: int | None) -> int | None:
     if lsn is None:
         return None
     claims = recording.promises.requirements
@@ -236,7 +236,7 @@ def _acked_ns(recording: Recording, lsn: int | None) -> int | None:
 
 
 def events_of(
-    recording: Recording, instant: int, dropped: Sequence[DroppedWrite], lsn: int | None
+    recording: DiskRecording, instant: int, dropped: Sequence[DroppedWrite], lsn: int | None
 ) -> tuple[WitnessEvent, ...]:
     """What happened to the dropped writes, with flushes, the ack and the cut, in order."""
     events = [
@@ -265,7 +265,7 @@ def events_of(
     return tuple(sorted(events, key=lambda event: (event.at_ns, order.index(event.kind))))
 
 
-def _flushes(recording: Recording, begin: int, instant: int) -> list[WitnessEvent]:
+def _flushes(recording: DiskRecording, begin: int, instant: int) -> list[WitnessEvent]:
     """The first flushes between two instants, and how many more there were."""
     requests = recording.timeline.requests
     chosen = (requests.kind == RequestKind.FLUSH) & (requests.submitted_ns < instant)

@@ -18,7 +18,8 @@ from powercut.explore.state_judge import guest_judge
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.recording.consent import require_consent
-from powercut.recording.materialize import cut_state, open_recording
+from powercut.recording.disk import cut_state
+from powercut.recording.open_recording import open_disk
 from powercut.rig.rig import require_recorded_program
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
@@ -85,7 +86,7 @@ def recovered_again(trial: TrialDir, result: TrialResult) -> Confirmation:
 
     Raises PowercutError if that cannot be tried, or did not come to its end.
     """
-    recording = open_recording(trial.path)
+    recording = open_disk(trial.path)
     system = recording.system
     if not recording.imported:
         require_consent(recording.directory, system.parameters)

@@ -25,7 +25,7 @@ from powercut.model.errors import UsageError
 from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 from powercut.model.versions import HOST
 from powercut.recording import state_ref
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.store.trial_dir import TrialDir
 from powercut_extras.logs.imports import open_import
@@ -96,7 +96,7 @@ def explore_import(
 
 
 def _explore(
-    recording: Recording,
+    recording: DiskRecording,
     judge: StateJudge,
     model: Model,
     limit: int | None,
@@ -131,7 +131,7 @@ def _explore(
 
 
 def _verdict(
-    certain: ReadingResult, cautious: ReadingResult, recording: Recording
+    certain: ReadingResult, cautious: ReadingResult, recording: DiskRecording
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The rules at the head of this file."""
     gaps: list[str] = list(recording.gaps)

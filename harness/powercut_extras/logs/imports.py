@@ -40,8 +40,9 @@ from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange, Verdict
+from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_places import FilesystemName, filesystem_of
-from powercut.recording.open_recording import IMPORT_FILE, Recording
+from powercut.recording.open_recording import IMPORT_FILE
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
@@ -242,7 +243,7 @@ def as_kept(timeline: Timeline) -> Timeline:
     )
 
 
-def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
+def open_import(directory: TrialDir, *, cautious: bool = False) -> DiskRecording:
     """The recording that was imported into `directory`, under its certain reading.
 
     With `cautious`, under the other one.
@@ -252,7 +253,7 @@ def open_import(directory: TrialDir, *, cautious: bool = False) -> Recording:
     record = read_import(directory)
     imported = _read_log(directory, record)
     layout = record.log
-    return Recording(
+    return DiskRecording(
         directory=directory,
         title=f"{record.source}, a {record.dialect} log",
         base=directory.base_image,

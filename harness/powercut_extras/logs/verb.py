@@ -109,11 +109,11 @@ def _write(
 ) -> dict[str, Any]:
     """A flush that the disk ignored becomes a mark, so that a replay up to any place holds what
     the disk had kept by then."""
-    from powercut.recording.materialize import open_recording
+    from powercut.recording.open_recording import open_disk
     from powercut_extras.logs.imports import as_kept
     from powercut_extras.logs.logs import export_log
 
-    opened = open_recording(recording)
+    opened = open_disk(recording)
     if opened.imported:
         raise UsageError(f"{recording}: was imported: its log is there already, in log.dmlw")
     if opened.timeline.disks:

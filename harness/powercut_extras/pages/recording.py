@@ -21,7 +21,6 @@ from powercut.report.terminal.folder import facts_of as facts_of_folder
 from powercut.report.terminal.folder import finding_stories
 from powercut.scenario.program_text import title_of
 from powercut.store.folder import RECORD, CaptureDir
-from powercut.store.folder_witness import find_folder_witness
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
 from powercut_extras.pages.pictures import commands_of, explored_views
@@ -91,7 +90,7 @@ def recording_html(folder: Path, *, source: Source | None = None, windows: str =
 def _of_folder(directory: CaptureDir) -> dict[str, Any]:
     record = directory.read_record()
     result, more = directory.find_result(), directory.find_exploration()
-    witness, shown = find_folder_witness(directory), result or more
+    witness, shown = read_witness(directory.path), result or more
     said = ""
     if shown is not None:
         states = shown.explored.coverage.distinct + shown.explored.coverage.recovery_states
@@ -123,7 +122,7 @@ def _of_folder(directory: CaptureDir) -> dict[str, Any]:
 
 def _of_disk(folder: Path) -> dict[str, Any]:
     directory = TrialDir(folder, folder)
-    witness = read_witness(directory)
+    witness = read_witness(directory.path)
     drawing = Markup(witness_svg(witness)) if witness is not None else None
     made: dict[str, Any] = {
         "of_folder": False,

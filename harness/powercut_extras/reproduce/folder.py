@@ -19,13 +19,12 @@ from powercut.campaign.folder_states import minimize_capture
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError, UsageError
-from powercut.recording.folder import CaptureRecording, open_capture
-from powercut.recording.folder_state import resolve_folder_state
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recover.native.folder import shell_in_folder
 from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
 from powercut.store.folder import CaptureDir
-from powercut.store.folder_witness import FolderWitness, find_folder_witness
+from powercut.store.witness import Witness, read_witness, write_witness
 from powercut_extras.reproduce.program import PROGRAM, Reproduction, write_reproduction
 
 REPORT: Final = "REPORT.md"
@@ -60,8 +59,8 @@ def reproduce_capture(
 
     Raises UsageError if nothing is lost, or what was written shows something else; HostError.
     """
-    recording = open_capture(directory)
-    witness = _witness(directory, state, operation, budget, promise)
+    recording = open_capture(directory, promise, state=state)
+    witness = _witness(recording, state, operation, budget, promise)
     number = operation or (witness.lost[0].first if witness.lost else 0)
     if not number:
         raise UsageError(
@@ -69,17 +68,15 @@ def reproduce_capture(
             hint="name a state that loses one, or --operation",
         )
     check_of(recording, _SECONDS)
-    made = write_reproduction(
-        recording, resolve_folder_state(recording, witness.state), number, output
-    )
+    recording = recording.under(Promise(witness.promise))
+    made = write_reproduction(recording, witness.state, number, output)
     _expect(recording, made, _LOST, "")
     _expect(recording, made, _THERE, "--all")
     other = None
     if twin is not None:
-        honest = open_capture(twin)
+        honest = open_capture(twin, Promise(witness.promise))
         check_of(honest, _SECONDS)
-        named = resolve_folder_state(honest, f"ack:{number}", Promise(witness.promise))
-        other = write_reproduction(honest, named, number, output / TWIN)
+        other = write_reproduction(honest, f"ack:{number}", number, output / TWIN)
         _expect(honest, other, _THERE, "")
     with host_errors(output / REPORT):
         (output / REPORT).write_text(_report(recording, witness, made, other, promised))
@@ -87,14 +84,14 @@ def reproduce_capture(
 
 
 def _witness(
-    directory: CaptureDir,
+    recording: FolderRecording,
     state: str | None,
     operation: int | None,
     budget: Budget,
     promise: Promise | None,
-) -> FolderWitness:
+) -> Witness:
     """The one that is known, if it is what was asked for."""
-    known = find_folder_witness(directory)
+    known = read_witness(recording.directory.path)
     wanted = known is not None and (
         state in (None, known.state)
         and (operation is None or any(operation in lost for lost in known.lost))
@@ -102,10 +99,12 @@ def _witness(
     )
     if known is not None and wanted:
         return known
-    return minimize_capture(directory, state, operation=operation, budget=budget, promise=promise)
+    found = minimize_capture(recording, state, operation=operation, budget=budget)
+    write_witness(recording.directory.path, found)
+    return found
 
 
-def _expect(recording: CaptureRecording, made: Reproduction, status: int, words: str) -> None:
+def _expect(recording: FolderRecording, made: Reproduction, status: int, words: str) -> None:
     """Runs what was written as its reader will, in the place of the folder that was captured."""
     folder = Path(recording.record.folder)
     with scratch() as place:
@@ -128,8 +127,8 @@ def _expect(recording: CaptureRecording, made: Reproduction, status: int, words:
 
 
 def _report(
-    recording: CaptureRecording,
-    witness: FolderWitness,
+    recording: FolderRecording,
+    witness: Witness,
     made: Reproduction,
     twin: Reproduction | None,
     promised: str,

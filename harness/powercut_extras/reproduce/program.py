@@ -24,16 +24,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import AttributeChange, NameChange, Row, SizeChange
 from powercut.crash.states import CrashState
 from powercut.model.errors import UsageError
 from powercut.model.folder import MAKING, FolderOp
 from powercut.model.timeline import RequestKind
-from powercut.recording.folder import PERMISSIONS, CaptureRecording, write_contents
+from powercut.recording.folder import PERMISSIONS, FolderRecording, write_contents
 from powercut.recording.folder_names import FolderNames, in_file
-from powercut.recording.folder_state import NamedState
 from powercut.recording.instants import plain_state
+from powercut.recording.state_names import resolve_state
 from powercut.store.files import host_errors
 
 PROGRAM: Final = "reproduce.py"
@@ -128,19 +127,19 @@ class Reproduction:
 
 
 def write_reproduction(
-    recording: CaptureRecording, named: NamedState, operation: int, target: Path
+    recording: FolderRecording, name: str, operation: int, target: Path
 ) -> Reproduction:
     """Writes the program of a state and what it needs into `target`, which is made.
 
     Raises UsageError for a state that no such program can make, HostError.
     """
-    state = named.state
+    state = resolve_state(recording, name)
     if state.moves:
         raise UsageError(
-            f"state {named.name} has writes out of order, which such a program does not make",
+            f"state {name} has writes out of order, which such a program does not make",
             hint="name another state that loses something",
         )
-    writer = _Writer(recording, recording.space(named.promise), state)
+    writer = _Writer(recording, state)
     with host_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UsageError(
@@ -151,21 +150,21 @@ def write_reproduction(
         (target / CALLS).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         (target / BYTES).write_bytes(bytes(writer.data))
         program = target / PROGRAM
-        program.write_text(_program(recording, named, operation))
+        program.write_text(_program(recording, name, operation))
         program.chmod(0o755)
     shown = [line for line in lines if line[-1]]
     lost = tuple(line[-1] for line in shown if line[0] == LOST)
     return Reproduction(target, operation, len(shown), lost)
 
 
-def _program(recording: CaptureRecording, named: NamedState, operation: int) -> str:
+def _program(recording: FolderRecording, name: str, operation: int) -> str:
     record = recording.record
     folder = record.folder
     words = [
         '"$DIR"'.join(shlex.quote(part) if part else "" for part in word.split(folder))
         for word in record.check
     ]
-    title = f"Operation {operation} was acknowledged, and state {named.name} does not have it."
+    title = f"Operation {operation} was acknowledged, and state {name} does not have it."
     return _TEXT.substitute(
         title=title, number=operation, check=repr(" ".join(words)), where=repr(record.where)
     )
@@ -174,7 +173,8 @@ def _program(recording: CaptureRecording, named: NamedState, operation: int) -> 
 class _Writer:
     """The calls of one state as lines: [mark, call, number, ..., what a person reads]."""
 
-    def __init__(self, recording: CaptureRecording, space: FolderSpace, state: CrashState) -> None:
+    def __init__(self, recording: FolderRecording, state: CrashState) -> None:
+        space = recording.space
         self._space, self._state = space, state
         self._history = recording.history
         self._names = FolderNames(space, state.instant)

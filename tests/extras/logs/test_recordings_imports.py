@@ -18,8 +18,9 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.paths import WAL_BINARY
-from powercut.recording.materialize import materialize, open_recording, resolve_state
-from powercut.recording.open_recording import find_recording
+from powercut.recording.materialize import materialize
+from powercut.recording.open_recording import find_recording, open_recording
+from powercut.recording.state_names import resolve_state
 from powercut.witness.minimize import minimize
 from powercut_extras.logs.explore import explore_import
 from powercut_extras.logs.imports import LogLayout, as_kept, import_recording, report_import

@@ -26,7 +26,7 @@ from powercut.crash.states import CrashState
 from powercut.model.errors import HostError
 from powercut.model.verdict import Verdict
 from powercut.paths import as_word
-from powercut.recording.materialize import open_recording
+from powercut.recording.open_recording import open_recording
 from powercut.report.difference import difference_lines
 from powercut.store.exploration import read_exploration
 from powercut.store.file_map import MappedFile

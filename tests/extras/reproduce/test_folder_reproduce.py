@@ -15,7 +15,7 @@ from captured_here import called, captured, refused, status, two_files
 from powercut.crash.folder_rows import Promise
 from powercut.model.errors import HostError, UsageError
 from powercut.recording.folder import build_tree, open_capture
-from powercut.recording.folder_state import resolve_folder_state
+from powercut.recording.state_names import resolve_state
 from powercut.store.folder import CaptureDir
 from powercut_extras.reproduce.program import write_reproduction
 
@@ -114,15 +114,14 @@ def test_the_calls_are_those_of_the_last_operations_alone(
 def test_what_it_makes_is_the_crash_state(tmp_path: Path, promise: str) -> None:
     """Names, sizes, holes and contents: as powercut itself makes the folder."""
     directory = renames(tmp_path, "lax", promise)
-    recording = open_capture(directory)
-    space = recording.space(Promise(promise))
+    recording = open_capture(directory, Promise(promise))
+    space = recording.space
     found = [path.stem for path in (directory.path / "states").glob("*.json")]
     for name in [*found[:4], "ack:7", "everything@cut", "durable@cut"]:
-        named = resolve_folder_state(recording, name, Promise(promise))
-        made = write_reproduction(recording, named, 1, tmp_path / "made" / name.replace(":", ""))
+        made = write_reproduction(recording, name, 1, tmp_path / "made" / name.replace(":", ""))
         ours = tmp_path / "ours" / name
         ours.mkdir(parents=True)
-        build_tree(space, space.tree(named.state), ours)
+        build_tree(space, space.tree(resolve_state(recording, name)), ours)
         theirs = tmp_path / "theirs" / name
         theirs.parent.mkdir(exist_ok=True)
         subprocess.run(

@@ -15,6 +15,7 @@ from block_jobs_recorded import Recorded, recorded
 from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
+from powercut.recording.folder import open_capture
 
 pytestmark = pytest.mark.fuse
 
@@ -94,7 +95,9 @@ def test_every_job(tmp_path: Path, job: str, way: str) -> None:
     """The table of docs/captured-folders.md."""
     made = recorded(tmp_path, job, way)
     wanted = ExploreRequest(budget=Budget(states=110), seed=3, jobs=2, confirm=False)
-    result = judge_folder(made.recording.directory, Promise.JOURNAL, wanted, state_s=120.0)
+    result = judge_folder(
+        open_capture(made.recording.directory, Promise.JOURNAL), wanted, state_s=120.0
+    )
     assert result.control == "LOSSY"
     broken = job in ("stream", "commit")  # a finding
     assert result.verdict.name == ("LOSSY" if broken else "SAFE"), result

@@ -16,7 +16,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.model.observation import Observation
 from powercut.model.reached import FilesMet
 from powercut.model.verdict import Verdict
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
 pytestmark = pytest.mark.fuse
@@ -27,7 +27,7 @@ STATES = 100
 
 def recorded(
     tmp_path: Path, fault: str, at: int, count: int, *, acks: int = 0, goes_on: bool = False
-) -> CaptureRecording:
+) -> FolderRecording:
     """A run of so many operations, cut when it has ended, or after `acks`."""
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -56,7 +56,7 @@ def numbers_in(state: Path) -> Observation:
     return Observation((), lines="".join(found).encode())
 
 
-def judged(tmp_path: Path, recording: CaptureRecording) -> CaptureResult:
+def judged(tmp_path: Path, recording: FolderRecording) -> CaptureResult:
     return judged_by(numbers_in, recording, Promise.JOURNAL, tmp_path / "states", states=STATES)
 
 

@@ -17,7 +17,7 @@ from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.model.observation import Observation
-from powercut.recording.folder import CaptureRecording, build_tree, open_capture, remove_tree
+from powercut.recording.folder import FolderRecording, build_tree, open_capture, remove_tree
 from powercut.store.folder import CaptureDir
 
 pytestmark = pytest.mark.fuse
@@ -50,7 +50,7 @@ KEEPER = """if True:
 """
 
 
-def recorded(tmp_path: Path, *command: str) -> CaptureRecording:
+def recorded(tmp_path: Path, *command: str) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir(exist_ok=True)
     directory = CaptureDir.create(tmp_path / "recording")
@@ -153,7 +153,7 @@ def test_all_attributes_come_out_in_the_state_with_everything(tmp_path: Path) ->
     assert live["timed-old"][1:3] == ({"user.is": b"there\0now"}, 2 * 10**18)  # type: ignore[index]
     cut = recording.record.cut_ns
     for promise in Promise:
-        space = recording.space(promise)
+        space = recording.under(promise).space
         target = tmp_path / promise.value
         target.mkdir()
         state = CrashState(cut, tuple(space.volatile(cut).tolist()))
@@ -175,7 +175,7 @@ def test_a_file_belongs_to_who_made_it() -> None:
             open(sys.argv[1] + "/d/f", "w").write("x")
             open(sys.argv[1] + "/d/f", "a").write("y")"""
         recording = recorded(place, sys.executable, "-I", "-S", "-c", become)
-        space, cut = recording.space(Promise.JOURNAL), recording.record.cut_ns
+        space, cut = recording.under(Promise.JOURNAL).space, recording.record.cut_ns
         tree = space.tree(CrashState(cut, tuple(space.volatile(cut).tolist())))
         assert dict(tree.files)["d/f"].attributes.owner == (7, 5)
         assert dict(tree.folders)["d"].owner == (7, 5)

@@ -16,11 +16,11 @@ from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import Budget
 from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recording.folder_names import FolderNames
-from powercut.recording.folder_state import save_state
+from powercut.recording.state_names import save_state
 from powercut.store.folder import CaptureDir
-from powercut.store.folder_witness import FolderWitness
+from powercut.store.witness import Witness
 from powercut.witness.folder import minimize_folder
 from powercut_extras.pages.timeline.source import source_at
 
@@ -68,7 +68,7 @@ def numbers(state: Path) -> Observation:
     return Observation((), lines="".join(f"= {number}\n" for number in sorted(found)).encode())
 
 
-def recorded(tmp_path: Path, way: str) -> CaptureRecording:
+def recorded(tmp_path: Path, way: str) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir()
     command = (sys.executable, "-I", "-S", "-c", KEEPER, way, str(folder))
@@ -77,11 +77,11 @@ def recorded(tmp_path: Path, way: str) -> CaptureRecording:
     return open_capture(directory)
 
 
-def witness_of(tmp_path: Path, recording: CaptureRecording, state: str) -> FolderWitness:
+def witness_of(tmp_path: Path, recording: FolderRecording, state: str) -> Witness:
     scratch = tmp_path / "states"
     scratch.mkdir()
-    with FolderJudge(recording, JOURNAL, lambda state, _: numbers(state), scratch) as judge:
-        return minimize_folder(recording, judge, JOURNAL, state, budget=Budget(states=200))
+    with FolderJudge(recording.under(JOURNAL), lambda state, _: numbers(state), scratch) as judge:
+        return minimize_folder(recording, judge, state, budget=Budget(states=200))
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ def test_a_later_step_takes_the_operation_away(tmp_path: Path, way: str, taken: 
     recording = recorded(tmp_path, way)
     state = "durable@cut"
     if way == "hurries":  # at the cut the truncation may be there or not
-        space, cut = recording.space(JOURNAL), recording.record.cut_ns
+        space, cut = recording.under(JOURNAL).space, recording.record.cut_ns
         there = [
             at
             for at in space.volatile(cut).tolist()
             if "log" in FolderNames(space, cut).subject(space.rows[at])
         ]
-        state = save_state(recording.directory, CrashState(cut, tuple(there)), JOURNAL)
+        state = save_state(recording.under(JOURNAL), CrashState(cut, tuple(there)))
     witness = witness_of(tmp_path, recording, state)
     assert [str(span) for span in witness.lost] == ["1-6"]
     (lost,) = witness.dropped
@@ -170,7 +170,7 @@ def test_an_ack_of_a_page_that_was_not_written_yet(tmp_path: Path) -> None:
 def test_a_page_keeps_to_the_states_of_the_promise_of_its_verdict(tmp_path: Path) -> None:
     recording = recorded(tmp_path, "truncates")
     state = CrashState(recording.record.cut_ns, ())
-    shown, _ = (save_state(recording.directory, state, one) for one in (JOURNAL, Promise.POSIX))
+    shown, _ = (save_state(recording.under(one), state) for one in (JOURNAL, Promise.POSIX))
     source = source_at(recording.directory.path)
     assert [one.name for one in source.states] == [shown]
     assert source.problems == ()

@@ -15,6 +15,7 @@ from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.outside import LeftFiles
+from powercut.recording.folder import open_capture
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 
 pytestmark = pytest.mark.fuse
@@ -62,7 +63,7 @@ def captured(
     order = CaptureOrder(folder, command, check, 0, 60.0, 4096, 1, scratch=scratch)
     record = record_folder(order, directory)
     wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
-    return record, judge_folder(directory, Promise.JOURNAL, wanted, state_s=120.0)
+    return record, judge_folder(open_capture(directory, Promise.JOURNAL), wanted, state_s=120.0)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_values_among_the_devices_are_not_taken_for_durable(tmp_path: Path, plac
     directory = CaptureDir.create(tmp_path / "recording")
     record = record_folder(CaptureOrder(folder, command, check, 0, 60.0, 4096, 1), directory)
     wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
-    result = judge_folder(directory, Promise.JOURNAL, wanted)
+    result = judge_folder(open_capture(directory, Promise.JOURNAL), wanted)
     if place == "/dev":
         assert (record.status, result.acknowledged) == (1, 0)
         assert "Read-only file system: '/dev/powercut-1'" in directory.console.read_text()
@@ -199,7 +200,7 @@ def test_a_check_sees_another_boot(tmp_path: Path) -> None:
     boot = (folder / "boot").read_text()
     assert boot == Path("/proc/sys/kernel/random/boot_id").read_text()
     wanted = ExploreRequest(budget=Budget(states=40), seed=1, confirm=False)
-    result = judge_folder(directory, Promise.JOURNAL, wanted)
+    result = judge_folder(open_capture(directory, Promise.JOURNAL), wanted)
     assert (result.verdict.name, result.control) == ("SAFE", "LOSSY"), (
         result.reasons,
         result.explored.findings,

@@ -16,7 +16,7 @@ from powercut.crash.states import CrashState
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
-from powercut.recording.folder import CaptureRecording, build_tree, open_capture
+from powercut.recording.folder import FolderRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
 pytestmark = pytest.mark.fuse
@@ -25,7 +25,7 @@ PROGRAM = Path(__file__).parents[2] / "support" / "honest_ways.py"
 OPERATIONS = 24
 
 
-def recorded(tmp_path: Path, way: str) -> CaptureRecording:
+def recorded(tmp_path: Path, way: str) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir(exist_ok=True)
     run, check = (
@@ -37,9 +37,9 @@ def recorded(tmp_path: Path, way: str) -> CaptureRecording:
     return open_capture(directory)
 
 
-def judged(recording: CaptureRecording, *, states: int = 60) -> CaptureResult:
+def judged(recording: FolderRecording, *, states: int = 60) -> CaptureResult:
     wanted = ExploreRequest(budget=Budget(states=states), seed=1, confirm=False)
-    return judge_folder(recording.directory, Promise.JOURNAL, wanted, state_s=120.0)
+    return judge_folder(open_capture(recording.directory, Promise.JOURNAL), wanted, state_s=120.0)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_what_a_captured_folder_has_not_is_told_with_what_to_do(
     assert "(powercut record)" in reason
 
 
-def everything(recording: CaptureRecording, promise: Promise, target: Path) -> Path:
+def everything(recording: FolderRecording, promise: Promise, target: Path) -> Path:
     """The state that lacks nothing."""
     target.mkdir()
-    space, cut = recording.space(promise), recording.record.cut_ns
+    space, cut = recording.under(promise).space, recording.record.cut_ns
     state = CrashState(cut, tuple(space.volatile(cut).tolist()))
     build_tree(space, space.tree(state), target)
     return target
@@ -146,7 +146,7 @@ def test_pipes_and_sockets_are_in_states_as_they_were(tmp_path: Path) -> None:
 
 def test_a_pipe_without_a_sync_of_its_name_may_be_gone(tmp_path: Path) -> None:
     recording = recorded(tmp_path, "fifo")
-    space = recording.space(Promise.POSIX)
+    space = recording.under(Promise.POSIX).space
     first = recording.start_ns
     made = [row for row in space.rows if row.request.op is FolderOp.PIPE]
     assert [row.request.names for row in made] == [("pipe",)]

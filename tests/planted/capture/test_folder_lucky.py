@@ -17,7 +17,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
 from powercut.paths import PROGRAMS
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.store.folder import CaptureDir
 
 pytestmark = pytest.mark.fuse
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.fuse
 SLOW_NS = 50_000_000
 
 
-def recorded(tmp_path: Path, way: str, *, honest: bool, operations: int) -> CaptureRecording:
+def recorded(tmp_path: Path, way: str, *, honest: bool, operations: int) -> FolderRecording:
     folder = tmp_path / "folder"
     words = (*command(way, honest=honest), f"operations={operations}")
     settings = {"POWERCUT_FD": "1", "PATH": os.environ["PATH"]}
@@ -36,7 +36,7 @@ def recorded(tmp_path: Path, way: str, *, honest: bool, operations: int) -> Capt
     return open_capture(directory)
 
 
-def verdict(tmp_path: Path, recording: CaptureRecording, way: str) -> tuple[str, str | None]:
+def verdict(tmp_path: Path, recording: FolderRecording, way: str) -> tuple[str, str | None]:
     lucky = runpy.run_path(str(PROGRAMS / "lucky"))
     kind = lucky["Impatient" if way in IMPATIENT else "Alone"]
 

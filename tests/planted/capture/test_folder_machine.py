@@ -15,6 +15,7 @@ import pytest
 from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
+from powercut.recording.folder import open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 from support.locked_store import WAYS, locked_store
 
@@ -34,7 +35,7 @@ def captured(tmp_path: Path, forgetful: str = "", *, depth: int = 0) -> CaptureR
     wanted = ExploreRequest(
         budget=Budget(states=80 if depth else 40), seed=1, confirm=False, depth=depth
     )
-    return judge_folder(directory, Promise.JOURNAL, wanted, state_s=120.0)
+    return judge_folder(open_capture(directory, Promise.JOURNAL), wanted, state_s=120.0)
 
 
 def test_no_lock_of_before_the_cut_is_held_by_anyone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
 from powercut.model.verdict import Verdict
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
 pytestmark = pytest.mark.fuse
@@ -25,7 +25,7 @@ WAYS = ("sync", "syncfs", *(["sync32"] if platform.machine() == "x86_64" else []
 """The last has the number of 32-bit programs on x86."""
 
 
-def recorded(tmp_path: Path, way: str, seed: int) -> CaptureRecording:
+def recorded(tmp_path: Path, way: str, seed: int) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir()
     command = (sys.executable, "-I", "-S", folder_mapped.__file__, way, str(folder))
@@ -35,7 +35,7 @@ def recorded(tmp_path: Path, way: str, seed: int) -> CaptureRecording:
     return open_capture(directory)
 
 
-def judged(tmp_path: Path, recording: CaptureRecording) -> CaptureResult:
+def judged(tmp_path: Path, recording: FolderRecording) -> CaptureResult:
     def check(state: Path) -> Observation:
         return Observation((), lines=folder_mapped.found(state).encode())
 

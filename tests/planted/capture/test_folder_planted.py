@@ -20,7 +20,7 @@ from powercut.cli.commands import cli
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
 from powercut.model.observation import Observation
-from powercut.recording.folder import CaptureRecording, build_tree, open_capture
+from powercut.recording.folder import FolderRecording, build_tree, open_capture
 from powercut.store.folder import CaptureDir, CaptureResult
 
 pytestmark = pytest.mark.fuse
@@ -36,7 +36,7 @@ def order_of(folder: Path, command: list[str], **changes: object) -> CaptureOrde
     return CaptureOrder(folder=folder, command=tuple(command), **(values | changes))  # type: ignore[arg-type]  # the fields by name
 
 
-def record(tmp_path: Path, *command: str) -> CaptureRecording:
+def record(tmp_path: Path, *command: str) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir(exist_ok=True)
     directory = CaptureDir.create(tmp_path / "recording")
@@ -45,7 +45,7 @@ def record(tmp_path: Path, *command: str) -> CaptureRecording:
     return open_capture(directory)
 
 
-def keep(tmp_path: Path, way: str) -> CaptureRecording:
+def keep(tmp_path: Path, way: str) -> FolderRecording:
     """The recording of the program that keeps numbers in this way."""
     folder = str(tmp_path / "folder")
     return record(tmp_path, sys.executable, "-I", "-S", str(PROGRAM), way, folder)
@@ -59,7 +59,7 @@ def numbers_in(state: Path) -> Observation:
     return Observation((), lines="".join(f"= {n}\n" for n in kept).encode())
 
 
-def judged(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> CaptureResult:
+def judged(tmp_path: Path, recording: FolderRecording, promise: Promise) -> CaptureResult:
     scratch = tmp_path / f"states-{promise.value}"
     return judged_by(numbers_in, recording, promise, scratch)
 
@@ -190,9 +190,9 @@ def test_files_that_no_check_reads_are_named(
     assert result.verdict.name == verdict, (result.reasons, result.explored.findings)
 
 
-def lost_at_the_end(tmp_path: Path, recording: CaptureRecording, promise: Promise) -> str:
+def lost_at_the_end(tmp_path: Path, recording: FolderRecording, promise: Promise) -> str:
     """What the program had acknowledged, and the state with nothing but what is durable lacks."""
-    space = recording.space(promise)
+    space = recording.under(promise).space
     target = tmp_path / f"end-{promise.value}"
     target.mkdir()
     state = CrashState(recording.record.cut_ns, ())
@@ -325,7 +325,7 @@ def test_what_programs_may_do_to_files(tmp_path: Path) -> None:
         exec 4>gone; rm gone; echo lost >&4; : > empty"""
     recording = record(tmp_path, "sh", "-c", script)
     for promise in Promise:
-        space = recording.space(promise)
+        space = recording.under(promise).space
         cut = recording.record.cut_ns
         state = CrashState(cut, tuple(space.volatile(cut).tolist()))
         target = tmp_path / promise.value

@@ -20,7 +20,7 @@ from powercut.explore.folder import FolderCuts
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.work import Deepen, StateJudgement
 from powercut.model.verdict import FindingKind, losses
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recover.native.folder import check_folder
 from powercut.rig.folder_check import record_check
 from powercut.store.folder import CaptureDir
@@ -36,7 +36,7 @@ def words(way: str, verb: str, folder: Path) -> list[str]:
     return [sys.executable, "-I", "-S", str(PROGRAM), way, verb, str(folder)]
 
 
-def recorded(tmp_path: Path) -> CaptureRecording:
+def recorded(tmp_path: Path) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir()
     order = CaptureOrder(
@@ -54,7 +54,7 @@ def recorded(tmp_path: Path) -> CaptureRecording:
 
 
 def second_cuts(
-    tmp_path: Path, recording: CaptureRecording, way: str, depth: int
+    tmp_path: Path, recording: FolderRecording, way: str, depth: int
 ) -> list[StateJudgement]:
     """What cuts leave of the state at the end with nothing but what is durable, which is all."""
     folder, scratch = tmp_path / "folder", tmp_path / f"{way}-{depth}"
@@ -71,7 +71,7 @@ def second_cuts(
         timeout_s=TIMEOUT_S,
     )
     checked = FolderJudge(
-        recording, Promise.JOURNAL, lambda state, boot: check(state=state, boot=boot), scratch
+        recording.under(Promise.JOURNAL), lambda state, boot: check(state=state, boot=boot), scratch
     )
     with checked as judge:
         at_end = CrashState(recording.record.cut_ns, ())

@@ -18,7 +18,7 @@ from captured_here import (
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.recording import state_ref
 from powercut.store.folder import CaptureDir
-from powercut.store.folder_witness import FolderWitness, find_folder_witness
+from powercut.store.witness import Witness, read_witness
 from powercut_extras.pages.browse import answer
 
 pytestmark = pytest.mark.fuse
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.fuse
 SAFE, LOSSY, UNTRIED = 0, 1, 3
 
 
-def witness_of(directory: CaptureDir, *words: object) -> FolderWitness:
+def witness_of(directory: CaptureDir, *words: object) -> Witness:
     assert status("minimize", directory.path, *words) == 0
-    witness = find_folder_witness(directory)
+    witness = read_witness(directory.path)
     assert witness is not None
     return witness
 
@@ -72,7 +72,7 @@ def test_the_write_and_the_file_whose_sync_was_forgotten(tmp_path: Path) -> None
     assert status("verify", bundle) == UNTRIED
     assert status("verify", bundle, "--run-check") == LOSSY
     assert status("import", bundle, "-o", unpacked) == 0
-    assert find_folder_witness(CaptureDir(unpacked)) == witness
+    assert read_witness(CaptureDir(unpacked).path) == witness
     assert status("verify", unpacked) == UNTRIED
     assert status("verify", unpacked, "--run-check") == LOSSY
 
@@ -117,8 +117,7 @@ def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
     witness = witness_of(directory, "durable@cut")
     (lost,) = witness.dropped
     name = witness.state
-    value = state_ref.read_value(state_ref.path_of(directory, name))
-    assert isinstance(value, dict)
+    value = state_ref.read_file(state_ref.path_of(directory, name))
     found = tmp_path / "state.json"
 
     def resolved(**changes: object) -> str:
@@ -136,7 +135,7 @@ def test_states_that_are_none_of_this_recording(tmp_path: Path) -> None:
 
     assert "is durable and needs no mention" in resolved(survivors=[0])
     assert "is no write issued before" in resolved(survivors=[10**6])
-    assert "no state of a captured folder" in resolved(promise="none")
+    assert "no state of such a recording" in resolved(promise="none")
     cell = [lost.request, 0, 512]
     assert "tears at" in resolved(survivors=[lost.request], torn=[cell])
     said = refused(UsageError, "minimize", directory.path, name, "--promise", "posix")

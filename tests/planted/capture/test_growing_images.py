@@ -17,6 +17,7 @@ from growing_images import KEPT, PLAIN, record, said
 from powercut.campaign.folder import judge_folder
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest
+from powercut.recording.folder import open_capture
 
 pytestmark = pytest.mark.fuse
 
@@ -79,7 +80,7 @@ def test_every_format(tmp_path: Path, name: str, cache: str) -> None:
     command = [*PLAIN, "run", name, str(tmp_path / "folder"), cache]
     recording = record(tmp_path, name, command)
     wanted = ExploreRequest(budget=Budget(states=110), seed=3, confirm=False)
-    result = judge_folder(recording.directory, Promise.JOURNAL, wanted, state_s=120.0)
+    result = judge_folder(open_capture(recording.directory, Promise.JOURNAL), wanted, state_s=120.0)
     assert result.control == "LOSSY"
     broken = cache == "unsafe" or name in ("qcow2-lazy", "vdi", "vmdk")  # findings
     assert result.verdict.name == ("LOSSY" if broken else "SAFE"), result

@@ -18,7 +18,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.model.folder import FolderOp
 from powercut.model.observation import Observation
 from powercut.paths import PROGRAMS
-from powercut.recording.folder import CaptureRecording, open_capture
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.store.folder import CaptureDir
 
 pytestmark = pytest.mark.fuse
@@ -67,7 +67,7 @@ def words(way: str, *options: str) -> list[str]:
     return [RANGES, f"way={way}", f"operations={OPERATIONS}", *options]
 
 
-def recorded(tmp_path: Path, way: str, seed: int, *options: str) -> CaptureRecording:
+def recorded(tmp_path: Path, way: str, seed: int, *options: str) -> FolderRecording:
     folder = tmp_path / "folder"
     folder.mkdir()
     subprocess.run([*words(way), "setup", folder], check=True, env={"POWERCUT_FD": "2"})
@@ -81,7 +81,7 @@ def recorded(tmp_path: Path, way: str, seed: int, *options: str) -> CaptureRecor
     return recording
 
 
-def synced(recording: CaptureRecording) -> Counter[tuple[int, int]]:
+def synced(recording: FolderRecording) -> Counter[tuple[int, int]]:
     """What the syncs of the file of records were of."""
     log = next(one.other for one in recording.folder.requests if one.names == ("log",))
     begin = int(recording.folder.begin_ns)

@@ -18,8 +18,10 @@ from powercut.campaign.bundle import make_bundle
 from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import Verdict
-from powercut.recording.materialize import materialize, open_recording, resolve_state
+from powercut.recording.materialize import materialize
+from powercut.recording.open_recording import open_recording
 from powercut.recording.sealed import SealedTrial
+from powercut.recording.state_names import resolve_state
 from powercut.store import packed
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import PACK

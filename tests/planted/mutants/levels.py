@@ -198,7 +198,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/recording/folder.py",
         (
             "never-written-whatever-was",
-            At("CaptureRecording.nothing_written_since", "one.submitted_ns >= since"),
+            At("FolderRecording.nothing_written_since", "one.submitted_ns >= since"),
             "False",
             "a check that does not see what was written is believed of all others",
         ),

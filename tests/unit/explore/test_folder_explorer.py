@@ -22,7 +22,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.folder import CaptureRecording, build_tree
+from powercut.recording.folder import FolderRecording, build_tree
 from powercut.store.folder import CaptureDir, CaptureRecord, CaptureResult
 from powercut.workload.program.claims import history_of
 
@@ -35,7 +35,7 @@ TRUNCATED = 4096
 
 def recorded(
     tmp_path: Path, *, synced: bool, truncated: bool = False, early: bool = False
-) -> CaptureRecording:
+) -> FolderRecording:
     """A number a line in the file `log`, each perhaps synced before it is acknowledged; a header is
     made before the program is ready.  `early`: each ack comes before its write.
     """
@@ -74,7 +74,7 @@ def recorded(
         powercut="0", folder="/d", where="/", command=("run",), atomic_unit=4096, seed=1, cut_ns=CUT
     )
     history = history_of(folder.said, CUT)
-    return CaptureRecording(CaptureDir(tmp_path), record, folder, history, (), ())
+    return FolderRecording(CaptureDir(tmp_path), record, folder, history, (), ())
 
 
 def numbers(state: Path) -> Observation:
@@ -85,15 +85,15 @@ def numbers(state: Path) -> Observation:
 
 
 def judged(
-    tmp_path: Path, recording: CaptureRecording, check: Callable[[Path], Observation]
+    tmp_path: Path, recording: FolderRecording, check: Callable[[Path], Observation]
 ) -> CaptureResult:
     return judged_by(check, recording, Promise.JOURNAL, tmp_path / "states", states=200)
 
 
 def judge_of(
-    recording: CaptureRecording, check: Callable[[Path], Observation], scratch: Path
+    recording: FolderRecording, check: Callable[[Path], Observation], scratch: Path
 ) -> FolderJudge:
-    return FolderJudge(recording, JOURNAL, lambda state, _: check(state), scratch)
+    return FolderJudge(recording.under(JOURNAL), lambda state, _: check(state), scratch)
 
 
 def test_a_cut_requires_what_was_acknowledged_before_it_to_the_nanosecond(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_states_are_those_after_the_start_up_to_the_cut_and_at_it(tmp_path: Path
     said = [Packet(15, b"ready\n"), Packet(20, b"? 1\n"), Packet(CUT - 1, b"+ 1\n")]
     recording = replace(recorded(tmp_path, synced=False), history=history_of(said, CUT))
     with judge_of(recording, numbers, tmp_path) as judge:
-        instants = FolderMedium(recording, JOURNAL, judge).instants(list(InstantKind))
+        instants = FolderMedium(recording.under(JOURNAL), judge).instants(list(InstantKind))
     # The sync of the header has begun at 14 and ended at 15.
     assert (instants[0], instants[-1]) == (16, CUT)
 
@@ -192,7 +192,7 @@ def test_a_control_that_only_contradicts_itself_is_none(tmp_path: Path) -> None:
 def test_a_truncated_file_has_none_of_its_bytes(tmp_path: Path) -> None:
     """Neither does it where it is made longer again: they read as zeroes."""
     recording = recorded(tmp_path, synced=True, truncated=True)
-    space = recording.space(Promise.JOURNAL)
+    space = recording.under(Promise.JOURNAL).space
     for name, instant, size in (("first", 25, 2 * TRUNCATED), ("then", 50, 0), ("last", CUT, 48)):
         target = tmp_path / name
         target.mkdir()
@@ -201,8 +201,7 @@ def test_a_truncated_file_has_none_of_its_bytes(tmp_path: Path) -> None:
         assert (len(found), b"x" in found) == (size, name == "first")
     grown = FolderRequest(FolderOp.GROW, FILE, 40, 41, size=TRUNCATED)
     requests = (*recording.folder.requests[:6], grown, *recording.folder.requests[6:])
-    object.__setattr__(recording.folder, "requests", requests)
-    space = recording.space(Promise.JOURNAL)
+    space = replace(recording, folder=replace(recording.folder, requests=requests)).space
     target = tmp_path / "grown"
     target.mkdir()
     build_tree(space, space.tree(CrashState(50, tuple(space.volatile(50).tolist()))), target)

@@ -18,7 +18,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.folder import CaptureRecording
+from powercut.recording.folder import FolderRecording
 from powercut.store.folder import CaptureDir, CaptureRecord
 from powercut.witness.folder import minimize_folder
 from powercut.workload.program.claims import history_of
@@ -33,7 +33,7 @@ def recorded(
     *,
     later: Sequence[int] = (),
     synced: bool = True,
-) -> CaptureRecording:
+) -> FolderRecording:
     """Operation n takes the instants from 100 n on, and writes and syncs the lines `written[n-1]`,
     none or several.  In those of `later` the header is written, too.
     """
@@ -69,7 +69,7 @@ def recorded(
         powercut="0", folder="/d", where="/", command=("run",), atomic_unit=4096, seed=1, cut_ns=CUT
     )
     history = history_of(folder.said, CUT)
-    return CaptureRecording(CaptureDir(tmp_path), record, folder, history, (), ())
+    return FolderRecording(CaptureDir(tmp_path), record, folder, history, (), ())
 
 
 def by_fours(count: int) -> list[list[int]]:
@@ -116,12 +116,10 @@ def test_the_same_program_cut_after_it_has_written_all_is_lossy_as_before(tmp_pa
 def test_the_witness_tells_of_an_operation_that_came_to_be_written(tmp_path: Path) -> None:
     recording = recorded(tmp_path, by_fours(14))
     with FolderJudge(
-        recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path
+        recording.under(Promise.JOURNAL), lambda state, _: numbers(state), tmp_path
     ) as judge:
         assert judge.positive().believed
-        made = minimize_folder(
-            recording, judge, Promise.JOURNAL, "ack:9", operation=9, budget=Budget(100)
-        )
+        made = minimize_folder(recording, judge, "ack:9", operation=9, budget=Budget(100))
     assert (made.lost, made.dropped) == ((LsnRange(9, 9),), ())
 
 

@@ -153,10 +153,12 @@ def test_the_search_for_a_witness_is_as_hard_to_convince(tmp_path: Path, lying) 
     lying(lambda _, look: look > 2)
     recording = recorded(tmp_path, synced=False)
     with (
-        FolderJudge(recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path) as judge,
+        FolderJudge(
+            recording.under(Promise.JOURNAL), lambda state, _: numbers(state), tmp_path
+        ) as judge,
         pytest.raises(UsageError, match="did not say the same"),
     ):
-        minimize_folder(recording, judge, Promise.JOURNAL, budget=Budget(100))
+        minimize_folder(recording, judge, budget=Budget(100))
 
 
 # --- a state that lacks nothing ------------------------------------------------------------
@@ -213,10 +215,10 @@ def test_an_ack_before_its_write_convicts_in_a_state_that_lacks_nothing_of_its_i
     assert result.verdict is Verdict.LOSSY
     lost = kinds(result)[FindingKind.LOST]
     assert any(one.missing == 0 for one in lost.examples), "with all that was issued by then"
-    space = recording.space(Promise.JOURNAL)
+    space = recording.under(Promise.JOURNAL).space
     state = CrashState(160, tuple(space.volatile(160).tolist()))
     with FolderJudge(
-        recording, Promise.JOURNAL, lambda state, _: numbers(state), tmp_path
+        recording.under(Promise.JOURNAL), lambda state, _: numbers(state), tmp_path
     ) as judge:
         assert judge.judge(state).lsns == frozenset()
         early = CrashState(207, tuple(space.volatile(207).tolist()))

@@ -21,7 +21,8 @@ from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.pclog import read_timeline
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.paths import CAPTURE_PLUGIN
-from powercut.recording.materialize import materialize, resolve_state
+from powercut.recording.materialize import materialize
+from powercut.recording.state_names import resolve_state
 from powercut.witness.search import items_of, state_of
 
 S = 512

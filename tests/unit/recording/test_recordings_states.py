@@ -17,7 +17,8 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import SurvivingRange
 from powercut.model.units import Instant
 from powercut.recording import state_ref
-from powercut.recording.materialize import materialize, resolve_state, state_text
+from powercut.recording.materialize import materialize
+from powercut.recording.state_names import resolve_state, state_text
 
 ACKS = [(1, 50), (2, 150), (3, 250)]
 

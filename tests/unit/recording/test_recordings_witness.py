@@ -123,7 +123,7 @@ def test_nothing_is_lost(make_recording) -> None:
 
 def test_a_record_that_the_state_does_not_lose(make_recording) -> None:
     recording = make_recording(three_records(flushed=2).timeline(), ACKS)
-    with pytest.raises(UsageError, match="does not lose record 1") as caught:
+    with pytest.raises(UsageError, match="does not lose 1") as caught:
         minimize(recording, "ack:3", lsn=1)
     assert caught.value.hint == "it loses 3"
 
@@ -190,13 +190,13 @@ def test_what_could_not_be_judged_may_lose_the_record(make_recording, monkeypatc
 
 def test_it_is_kept_beside_the_recording(make_recording) -> None:
     recording = make_recording(three_records().timeline(), ACKS)
-    assert read_witness(recording.directory) is None
+    assert read_witness(recording.directory.path) is None
     witness = minimize(recording, "durable@500")
-    write_witness(recording.directory, witness)
-    assert read_witness(recording.directory) == witness
+    write_witness(recording.directory.path, witness)
+    assert read_witness(recording.directory.path) == witness
     (recording.directory.path / "witness.json").write_text("{}")
     with pytest.raises(DamagedRecording, match=r"witness\.json"):
-        read_witness(recording.directory)
+        read_witness(recording.directory.path)
 
 
 def test_the_time_line(make_recording) -> None:

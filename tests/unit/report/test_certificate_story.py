@@ -179,7 +179,7 @@ def test_the_report_of_a_run_shows_the_witness(made, witness: Witness):
 
     lossy = next(cell for cell in made.run.cells if cell.commits_lost)
     trial = made.directory.at(lossy.trials[0].result_directory)
-    write_witness(trial, witness)
+    write_witness(trial.path, witness)
     text = write_reports(made.directory).read_text()
     assert "Record 1 is lost &lt;if&gt; 1 write is lost." in text
     assert 'class="sequence"' in text

@@ -16,7 +16,7 @@ from fake_machine import FAKE, FAKE_LIVE, Behaviour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.paths import CACHE
-from powercut.recording.materialize import open_recording
+from powercut.recording.open_recording import open_recording
 from powercut.recording.sealed import SealedTrial
 from powercut.recording.trial_recording import open_trial
 from powercut.rig.engine_shelf import EngineShelf

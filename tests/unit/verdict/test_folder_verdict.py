@@ -37,7 +37,8 @@ def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=(), inod
         history=history,
         start_ns=0,
         record=SimpleNamespace(cut_ns=1, share=share, inodes=inodes),
-        space=lambda promise: SimpleNamespace(rows=()),
+        space=SimpleNamespace(rows=()),
+        promise=Promise.JOURNAL,
     )
 
 
@@ -66,7 +67,7 @@ def seen(findings=(), **changes):
 
 
 def verdict_on(whole, found):
-    return verdict_of_capture(whole, Promise.JOURNAL, found, state_s=10.0)
+    return verdict_of_capture(whole, found, state_s=10.0)
 
 
 def test_one_that_has_it_all_is_safe():

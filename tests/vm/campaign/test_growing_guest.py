@@ -23,7 +23,7 @@ def test_what_a_guest_has_synced_is_in_an_image_that_grew(
 ) -> None:
     command = [sys.executable, str(GUEST), str(guest_image.kernel), "vmdk"]
     recording = record(tmp_path, "vmdk", [*command, str(tmp_path / "folder")])
-    space = recording.space(Promise.POSIX)
+    space = recording.under(Promise.POSIX).space
     sizes = [row.change.size for row in space.rows if isinstance(row.change, SizeChange)]
     assert sizes == sorted(sizes)
     assert len(sizes) > 24  # one at least for each commit, and what it was at first

@@ -10,7 +10,8 @@ import pytest
 
 from powercut.explore.state_judge import judge_in_guest
 from powercut.model.errors import HostError
-from powercut.recording.materialize import cut_state, open_recording
+from powercut.recording.disk import cut_state
+from powercut.recording.open_recording import open_recording
 from powercut.store.layout import ResultDir
 
 LYING = """

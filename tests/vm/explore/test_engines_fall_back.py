@@ -118,10 +118,10 @@ def test_minimize_gives_the_witness_that_uml_gives(made, monkeypatch, tmp_path):
     path = trial(made, "ext4").path
     text = say("minimize", path, "--budget", 60)
     assert f"engine guest, since {REASON}" in text
-    by_guest = read_witness(trial(made, "ext4"))
+    by_guest = read_witness(trial(made, "ext4").path)
     monkeypatch.undo()
     say("minimize", path, "--engine", "uml", "--budget", 60)
-    by_uml = read_witness(trial(made, "ext4"))
+    by_uml = read_witness(trial(made, "ext4").path)
     assert by_guest is not None
     assert by_uml is not None
     assert (by_guest.confirmed, by_guest.minimal) == ("yes", True)
@@ -136,7 +136,7 @@ def test_minimize_works_on_image_formats(made):
     text = say("minimize", trial(made, "qcow2").path, "--budget", 60)
     assert "(engine guest)" in text
     assert "bytes: qcow2 image)" in text
-    witness = read_witness(trial(made, "qcow2"))
+    witness = read_witness(trial(made, "qcow2").path)
     assert witness is not None
     assert (witness.engine, witness.engine_reason, witness.confirmed) == ("guest", "", "yes")
     assert witness.minimal

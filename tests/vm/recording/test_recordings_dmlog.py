@@ -23,7 +23,8 @@ from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import CacheMode
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.materialize import open_recording, resolve_state
+from powercut.recording.open_recording import open_recording
+from powercut.recording.state_names import resolve_state
 from powercut_extras.logs.imports import LogLayout, import_recording, report_import
 
 START_S = 180

@@ -24,7 +24,10 @@ from powercut.explore.state_judge import open_judge
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Verdict
-from powercut.recording.materialize import cut_state, materialize, open_recording, resolve_state
+from powercut.recording.disk import cut_state
+from powercut.recording.materialize import materialize
+from powercut.recording.open_recording import open_recording
+from powercut.recording.state_names import resolve_state
 from powercut.store.layout import ResultDir
 from powercut.witness.minimize import minimize
 

@@ -55,7 +55,8 @@ def test_what_a_guest_has_synced_is_durable_on_the_host(tmp_path: Path) -> None:
     assert recording.refused[0].endswith(said)
     assert (tried.exists(), reached.exists()) == (True, False)
     for lying in (False, True):
-        space = recording.space(Promise.POSIX, lying=lying)
+        posix = recording.under(Promise.POSIX)
+        space = posix.lying_space if lying else posix.space
         target = tmp_path / f"state-{lying}"
         target.mkdir()
         build_tree(space, space.tree(CrashState(recording.record.cut_ns, ())), target)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from powercut.store.folder_witness import FolderWitness
 from powercut.store.loss_story import LANES, LossStory, Sign
 from powercut.store.witness import Witness, WitnessEvent
 
@@ -162,9 +161,8 @@ _WITNESS_SIGNS: Final[dict[str, Sign]] = {
 }
 
 
-def witness_svg(witness: Witness | FolderWitness) -> str:
+def witness_svg(witness: Witness) -> str:
     """The time line of `witness`: its lost writes, the flushes, the ack and the cut."""
-    imported = isinstance(witness, Witness) and witness.imported
     shown = [f"w{write.request}" for write in witness.dropped[:LANES_MAX]]
     lanes = [*shown, "flush", "ack", "power"]
     steps = [
@@ -176,7 +174,7 @@ def witness_svg(witness: Witness | FolderWitness) -> str:
         lanes,
         witness.start_ns,
         f"what happened around the writes that witness {witness.state} lacks",
-        unit="order" if imported else "ms",
+        unit="order" if witness.imported else "ms",
     )
 
 

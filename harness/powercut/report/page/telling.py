@@ -56,7 +56,7 @@ def tell_trial(
     said = list(problems)
     witness = None
     try:
-        witness = read_witness(trial)
+        witness = read_witness(trial.path)
     except PowercutError as error:
         said.append(str(error))
     view = view_of(trial)

@@ -160,7 +160,7 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
     elif view.observation is not None:
         _print_observation(console, view.observation)
     _print_moments(console, view)
-    witness = read_witness(directory)
+    witness = read_witness(directory.path)
     if witness is not None:
         console.print()
         print_witness(console, witness, directory.path)

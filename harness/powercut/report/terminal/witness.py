@@ -19,7 +19,8 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from powercut.paths import as_word
+from powercut.model.printable import printable
+from powercut.paths import as_word, command
 from powercut.report import words
 from powercut.store.witness import DroppedWrite, Witness, WitnessEvent
 
@@ -40,12 +41,13 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     """Prints `witness`, which lies in `directory`."""
     console.rule(f"witness {witness.state}", align="left")
     console.print(escape(witness.cause), highlight=False)
-    size = words.count(len(witness.dropped), "write")
+    size = words.count(len(witness.dropped), "change" if witness.promise else "write")
+    how = "checked" if witness.promise else "recovered"
     whole = "as small as can be" if witness.minimal else "perhaps not the smallest"
     console.print(
         f"\n{size} of {witness.volatile:,} volatile ones, {whole}; the search began at "
-        f"{escape(witness.start)} with {witness.dropped_before:,}, and recovered "
-        f"{words.count(witness.tests, 'state')} ({_engine(witness)}).",
+        f"{escape(witness.start)} with {witness.dropped_before:,}, and {how} "
+        f"{words.count(witness.tests, 'state')}{_engine(witness)}.",
         highlight=False,
     )
     console.print(
@@ -55,10 +57,11 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     _print_confirmation(console, witness)
     _print_writes(console, witness)
     _print_time_line(console, witness)
+    here, powercut = escape(as_word(directory)), command()
+    what, output = (" files", "state") if witness.promise else (" image", "disk.img")
     console.print(
-        f"\n  look: powercut shell {escape(as_word(directory))} {witness.state}\n"
-        f" image: powercut export {escape(as_word(directory))} {witness.state} "
-        "--format state -o disk.img",
+        f"\n  look: {powercut} shell {here} {witness.state}\n"
+        f"{what}: {powercut} export {here} {witness.state} --format state -o {output}",
         highlight=False,
         soft_wrap=True,
     )
@@ -71,10 +74,12 @@ def _numbers(witness: Witness) -> str:
 
 def _engine(witness: Witness) -> str:
     reason = f", since {escape(witness.engine_reason)}" if witness.engine_reason else ""
-    return f"engine {witness.engine}{reason}"
+    return "" if witness.promise else f" (engine {witness.engine}{reason})"
 
 
 def _print_confirmation(console: Console, witness: Witness) -> None:
+    if witness.promise:
+        return  # its check was asked as often as what convicts
     match witness.confirmed:
         case "yes":
             text, style = "Confirmed: the recorded system itself loses it, too.", ""
@@ -97,6 +102,11 @@ def _print_writes(console: Console, witness: Witness) -> None:
         return
     console.print("\nWhat is lost:")
     for write in witness.dropped[:_SHOWN_WRITES]:
+        if write.text:
+            at = (write.submitted_ns - witness.start_ns) / 1e6
+            text = f"  {write.kind} {write.request}, at {at:.3f} ms: {write.text}"
+            console.print(escape(f"{printable(text)}\n    {write.why}"), highlight=False)
+            continue
         missing = sum(end - begin for begin, end in write.dropped)
         part = "" if missing == write.length else f", of which {missing:,} are lost"
         fua = " with FUA" if write.fua else ""
@@ -128,7 +138,7 @@ def _print_time_line(console: Console, witness: Witness) -> None:
     unit = "order" if witness.imported else "ms"
     console.print(f"\nTime line ({'places in the log' if witness.imported else 'ms'}):")
     for line in time_line(witness.events, witness.dropped, witness.start_ns, unit=unit):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def time_line(

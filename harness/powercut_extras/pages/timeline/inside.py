@@ -14,8 +14,9 @@ from typing import BinaryIO, Final
 from powercut.crash.states import CrashState
 from powercut.explore.file_maps import files_of, mappable
 from powercut.model.errors import HostError, PowercutError
-from powercut.recording.materialize import resolve_state, write_image
-from powercut.recording.open_recording import Recording
+from powercut.recording.disk import DiskRecording
+from powercut.recording.materialize import write_image
+from powercut.recording.state_names import resolve_state
 from powercut.store.file_map import MappedFile
 from powercut_extras.pages.timeline.contents import COMPARED_MAX, FILES_MAX, excerpt, laid_out
 from powercut_extras.pages.timeline.names import FileRow
@@ -27,13 +28,13 @@ _NAME_MAX: Final = 200
 class Inside:
     """Looks into states of one recording, one after the other; what was seen is kept."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: DiskRecording) -> None:
         self._recording = recording
         self._lock = threading.Lock()
         self._seen: dict[str, list[FileRow]] = {}
 
     @classmethod
-    def of(cls, recording: Recording) -> Inside | None:
+    def of(cls, recording: DiskRecording) -> Inside | None:
         return cls(recording) if mappable(recording) else None
 
     def files(self, name: str) -> list[FileRow]:

@@ -13,12 +13,12 @@ from powercut.crash.folder import FileState, FolderSpace
 from powercut.crash.folder_rows import NameChange
 from powercut.crash.states import CrashState
 from powercut.model.timeline import RequestKind
+from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_files import FilePlaces, naming
 from powercut.recording.disk_places import NamesWrites, Part
-from powercut.recording.folder import CaptureRecording
+from powercut.recording.folder import FolderRecording
 from powercut.recording.folder_names import FolderNames, in_file
 from powercut.recording.instants import plain_state
-from powercut.recording.open_recording import Recording
 from powercut.store.file_map import read_file_maps
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import Drop
@@ -62,7 +62,7 @@ class Names(Protocol):
 class DiskNames:
     """Names of what a disk was asked; of a program by the files that lay on it at `instant`."""
 
-    def __init__(self, recording: Recording, instant: int) -> None:
+    def __init__(self, recording: DiskRecording, instant: int) -> None:
         self._recording = recording
         self._places = naming(recording, instant)
         self._mapped = sorted(self._places.instants if isinstance(self._places, FilePlaces) else ())
@@ -119,7 +119,7 @@ class DiskNames:
 class TreeNames:
     """Names of the changes of a captured folder."""
 
-    def __init__(self, recording: CaptureRecording, space: FolderSpace, instant: int) -> None:
+    def __init__(self, recording: FolderRecording, space: FolderSpace, instant: int) -> None:
         self._recording = recording
         self._space = space
         self._names = FolderNames(space, instant)

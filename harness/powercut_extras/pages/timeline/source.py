@@ -22,10 +22,10 @@ from powercut.model.operations import OperationHistory
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
+from powercut.recording.disk import DiskRecording, cut_state
 from powercut.recording.folder import open_capture
-from powercut.recording.folder_state import promise_of, resolve_folder_state
-from powercut.recording.materialize import cut_state, open_recording, resolve_state
-from powercut.recording.open_recording import Recording
+from powercut.recording.open_recording import open_disk
+from powercut.recording.state_names import resolve_state
 from powercut.store.exploration import (
     ExplorationFinding,
     ExploreResult,
@@ -33,7 +33,6 @@ from powercut.store.exploration import (
     read_exploration,
 )
 from powercut.store.folder import RECORD, CaptureDir
-from powercut.store.folder_witness import find_folder_witness
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
 from powercut.witness.search import Drop, items_of
@@ -158,11 +157,11 @@ def source_at(path: Path) -> Source:
 
 
 def _of_disk(path: Path) -> Source:
-    recording = open_recording(path)
+    recording = open_disk(path)
     directory, cut = recording.directory, recording.timeline.cut
     start = recording.start_ns
     end = _last_ns(recording.space) if cut is None else int(cut.at)
-    explored, witness = read_exploration(directory), read_witness(directory)
+    explored, witness = read_exploration(directory), read_witness(directory.path)
     kept, problems = _kept(
         state_ref.saved(directory),
         [] if explored is None else explored.findings,
@@ -194,15 +193,14 @@ def _of_disk(path: Path) -> Source:
 
 def _of_folder(directory: CaptureDir) -> Source:
     recording = open_capture(directory)
-    promise = promise_of(directory)
-    space = recording.space(promise)
-    witness = find_folder_witness(directory)
+    witness = read_witness(directory.path)
     looks = (directory.find_result(), directory.find_exploration())
     titles = ("States recovered for the verdict", "More states explored")
 
     def resolve(name: str) -> CrashState | None:
-        found = resolve_folder_state(recording, name)
-        return found.state if found.promise is promise else None
+        value = state_ref.read_file(state_ref.find(directory, name))
+        own = value.get("promise") == recording.promise.value
+        return resolve_state(recording, name) if own else None
 
     kept, problems = _kept(
         state_ref.saved(directory),
@@ -212,11 +210,11 @@ def _of_folder(directory: CaptureDir) -> Source:
     start, end = recording.start_ns, recording.record.cut_ns
     return Source(
         path=directory.path,
-        space=space,
+        space=recording.space,
         start_ns=start,
         end_ns=max(end, start + 1),
         acks=Acks(recording.history.ack_ns, recording.history.acked),
-        names=TreeNames(recording, space, end),
+        names=TreeNames(recording, recording.space, end),
         states=kept,
         witness="" if witness is None else witness.state,
         explored=tuple(
@@ -239,7 +237,7 @@ def _last_ns(space: StateSpace) -> int:
     return max(int(space.sets.submitted_ns.max(initial=0)), int(done.max(initial=0))) + 1
 
 
-def _acks_of(recording: Recording) -> Acks:
+def _acks_of(recording: DiskRecording) -> Acks:
     """Of recognised records also for how long each was exposed."""
     known = recording.known_promises
     if known is not None:
