@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from powercut import __version__
 from powercut.campaign.bundle_file import (
+    CAPTURE,
     MANIFEST,
     BundledFile,
     BundledState,
@@ -28,22 +29,24 @@ from powercut.campaign.verify import verify
 from powercut.explore.state_judge import open_judge
 from powercut.explore.trial import RecoveredStates
 from powercut.model.errors import DamagedRecording, HostError, UsageError
-from powercut.model.verdict import LsnRange, Verdict
+from powercut.model.verdict import LsnRange, Verdict, merged_ranges
 from powercut.recording.consent import foreign_commands, not_repeated
+from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recording.open_recording import IMPORT_FILE, find_recording, open_disk
 from powercut.recording.sealed import SealedTrial
-from powercut.recording.state_names import resolve_state
+from powercut.recording.state_names import resolve_state, save_state
 from powercut.recording.state_ref import path_of, save, saved
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.scratch import scratch
 from powercut.store.files import host_errors
+from powercut.store.folder import EXPLORATION, RECORD, REPORT, RESULT, SEALED, CaptureDir
 from powercut.store.layout import ResultDir
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size, open_evidence
 from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult
-from powercut.store.witness import read_witness
+from powercut.store.witness import WITNESS, read_witness
 from powercut.trial.controls import controls_for, same_run
 from powercut.verdict.judge import verdict_of
 
@@ -82,6 +85,16 @@ def make_bundle(
     """
     if output.exists() and not (force and output.is_file()):
         raise UsageError(f"{output}: exists already", hint="give another name, or --force")
+    if (path / RECORD).is_file():
+        folder, manifest = _of_folder(open_capture(CaptureDir(path.resolve()), state=state), state)
+    else:
+        folder, manifest = _of_trial(path, state)
+    write_bundle(folder, manifest, output)
+    return manifest
+
+
+def _of_trial(path: Path, state: str | None) -> tuple[Path, BundleManifest]:
+    """What goes into the bundle of a trial, and the folder below which it lies."""
     trial = find_recording(path)
     if (trial.path / IMPORT_FILE).is_file():
         raise UsageError(
@@ -101,7 +114,7 @@ def make_bundle(
     bundled = _bundled_state(trial, state)
     names = [name for each in (trial, *controls) for name in _files_of(each, run)]
     names += [name for name in _RUN_FILES if (run.path / name).is_file()]
-    manifest = BundleManifest(
+    return run.path, BundleManifest(
         powercut=__version__,
         scenario=record.scenario,
         cell=record.cell,
@@ -112,8 +125,46 @@ def make_bundle(
         state=bundled,
         files=tuple(_described(run.path, name) for name in sorted(set(names))),
     )
-    write_bundle(run.path, manifest, output)
-    return manifest
+
+
+def _of_folder(recording: FolderRecording, state: str | None) -> tuple[Path, BundleManifest]:
+    """The same of a captured folder: all that is known of it, and the states that are kept, among
+    them `state`.
+
+    It is not judged: its check is a command of this host, with its user's rights, and a bundle may
+    come from a stranger.
+    """
+    directory = recording.directory
+    if state is not None:
+        save_state(recording, resolve_state(recording, state))
+    kept = [path_of(directory, name).relative_to(directory.path) for name in saved(directory)]
+    found = [RESULT, EXPLORATION, WITNESS, REPORT]
+    names = [*SEALED, "manifest.json", *(one for one in found if (directory.path / one).is_file())]
+    names += [path.as_posix() for path in kept]
+    result, witness = directory.find_result(), read_witness(directory.path)
+    lossy = [] if result is None else result.explored.findings
+    spans = [span for one in lossy if one.verdict is Verdict.LOSSY for span in one.lsns]
+    shown = None
+    if witness is not None:
+        shown = BundledState(
+            name=witness.state,
+            verdict="LOSSY",
+            lost=witness.lost,
+            message=witness.message,
+            engine=witness.engine,
+        )
+    return directory.path, BundleManifest(
+        powercut=__version__,
+        scenario=CAPTURE,
+        cell=recording.title,
+        trial=1,
+        recording=RECORD,
+        verdict=_name(Verdict.INCONCLUSIVE if result is None else result.verdict),
+        lost=merged_ranges(spans),
+        state=shown,
+        files=tuple(_described(directory.path, name) for name in sorted(names)),
+        kind="capture",
+    )
 
 
 def write_bundle(folder: Path, manifest: BundleManifest, output: Path) -> None:

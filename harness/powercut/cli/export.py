@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from powercut.cli.extras import foreign_logs, with_options
-from powercut.cli.folder_states import bundle_capture, refuse_others
+from powercut.cli.folder_states import refuse_others
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     FILE,
@@ -80,8 +80,6 @@ def export(
     say = Speaker(json_file)
     if what == LOG:
         made = foreign_logs().write(recording, output, say, **of_a_log)
-    elif what == BUNDLE and is_capture(recording):
-        made = bundle_capture(recording, state, output, say, force=force)
     elif what == BUNDLE:
         made = _bundle(recording, state, output, say, force=force)
     else:
@@ -98,6 +96,9 @@ def _bundle(
     made = make_bundle(recording, output, state=state, force=force)
     size = output.stat().st_size
     say(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
+    if made.kind == "capture":
+        say(f"unpack it with: powercut import {as_word(output)} -o FOLDER")
+        return {"size": size, "verdict": made.verdict}
     if made.state is not None:
         say_state(made.state, say)
     say(f"reproduce it with: powercut verify {as_word(output)}")

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `explore` and `export` do with a captured folder."""
+"""What `explore` does with a captured folder, and what other verbs refuse of one."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from powercut.cli.capture import exit_status
-from powercut.cli.output import Speaker, console_beside, write_json
+from powercut.cli.output import console_beside, write_json
 from powercut.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,17 +91,3 @@ def explore_capture(
     print_capture(console, directory.read_record(), result, directory.path)
     write_json(result.model_dump_json(indent=1), json_file)
     return exit_status(result.verdict)
-
-
-def bundle_capture(
-    recording: Path, state: str | None, output: Path, say: Speaker, *, force: bool
-) -> dict[str, Any]:
-    """Makes one file of a recording, with all that was found out about it."""
-    from powercut.campaign.folder_bundle import make_folder_bundle
-    from powercut.store.folder import CaptureDir
-
-    made = make_folder_bundle(CaptureDir(recording.resolve()), output, state=state, force=force)
-    size = output.stat().st_size
-    say(f"{output}: {size / 1e6:.1f} MB, {len(made.files)} files, the recording is {made.verdict}")
-    say(f"unpack it with: powercut import {shlex.quote(str(output))} -o FOLDER")
-    return {"size": size, "verdict": made.verdict}
