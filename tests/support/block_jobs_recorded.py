@@ -38,8 +38,10 @@ class Recorded(NamedTuple):
     def seen(self, operation: int) -> Sighting:
         """What the check says of nothing but what was durable just after this ack."""
         state = resolve_folder_state(self.recording, f"ack:{operation}", Promise.POSIX).state
-        check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+        with (
+            check_of(self.recording, 600.0) as check,
+            FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge,
+        ):
             return said_by(judge.observe(judge.space, state))
 
     def last_header(self, image: str) -> FolderRequest:
@@ -55,8 +57,10 @@ class Recorded(NamedTuple):
 
     def at(self, instant: int, *, everything: bool) -> Sighting:
         """What the check says of all that was written by `instant`, or of what was durable."""
-        check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge:
+        with (
+            check_of(self.recording, 600.0) as check,
+            FolderJudge(self.recording, Promise.POSIX, check, self.scratch) as judge,
+        ):
             state = plain_state(judge.space, instant, everything=everything)
             return said_by(judge.observe(judge.space, state))
 

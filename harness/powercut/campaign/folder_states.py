@@ -86,9 +86,9 @@ def minimize_capture(
             else resolve_folder_state(recording, state).promise
         )
     result = directory.find_result()
-    check = check_of(recording, STATE_S if result is None else result.state_s)
     with (
         scratch() as folder,
+        check_of(recording, STATE_S if result is None else result.state_s) as check,
         FolderJudge(recording, promise, check, folder) as judge,
     ):
         if not (control := judge.positive()).believed:

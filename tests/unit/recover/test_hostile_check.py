@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from checked_folder import check_folder
 from hostile_tries import PROGRAM, Bait, bait, reached
 
 from powercut.model.machine_identity import ANY_MACHINE
 from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import CheckSandbox, unavailable
-from powercut.recover.native.folder import check_folder, confined_command
+from powercut.recover.native.folder import confined_command
 from powercut.recover.plan import HostRoot
 from powercut.sandbox import check
 from powercut.sandbox.users import FIRST, as_another, users_apart
@@ -112,7 +113,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 import os, socket, subprocess
 from pathlib import Path
-from powercut.recover.native.folder import check_folder
+from powercut.recover.native.folder import FolderSandbox
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
 below = place / "below"
@@ -124,20 +125,26 @@ for number in "12":
     layers = f"lowerdir={{below}},upperdir={{upper}},workdir={{work}},userxattr"
     subprocess.run(["mount", "-t", "overlay", "none", "-o", layers, over], check=True)
     below = over
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(str(below / "socket"))
-listener.listen()
 (place / "folder").mkdir()
-(place / "state").mkdir()
 command = (sys.executable, "-I", "-S", "-c", sys.argv[2], str(below))
-seen = check_folder(command, place / "state", place / "folder", Path("/"), timeout_s=60)
-print(seen.lines, seen.failure)
+listening = []
+with FolderSandbox(command, place / "folder", Path("/"), 60) as sandbox:
+    for state, names in (("first", ["socket"]), ("second", ["socket", "other"])):
+        (below / "socket").unlink(missing_ok=True)
+        for name in names:
+            listening.append(socket.socket(socket.AF_UNIX))
+            listening[-1].bind(str(below / name))
+            listening[-1].listen()
+        (place / "states" / state).mkdir(parents=True)
+        seen = sandbox(place / "states" / state)
+        print(seen.lines, seen.failure)
 os.chdir("/")
 """
 
 
 def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
-    """Over an overlay of an overlay the kernel makes none."""
+    """Over an overlay of an overlay the kernel makes none.  For each state they are those of then,
+    also where one has the name of another."""
     namespace = ["unshare", "--mount"]
     if os.geteuid():
         namespace += ["--user", "--map-root-user"]
@@ -149,7 +156,7 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
             check=False,
             timeout=120,
         )
-    assert (done.returncode, done.stdout) == (0, "b'.' \n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "b'.' \nb'..' \n"), done.stderr
 
 
 BELOW = f"""
@@ -157,7 +164,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 import os, subprocess
 from pathlib import Path
-from powercut.recover.native.folder import check_folder
+from checked_folder import check_folder
 place = Path(sys.argv[1])
 for name in ("folder", "state", "below"):
     (place / name).mkdir()
@@ -193,7 +200,8 @@ from pathlib import Path
 from powercut.model.errors import HostError
 from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import unavailable
-from powercut.recover.native.folder import check_folder, confined_command
+from checked_folder import check_folder
+from powercut.recover.native.folder import confined_command
 folder, state, memory = (Path(sys.argv[1], name) for name in ("folder", "state", "memory"))
 for path in (folder, state, memory):
     path.mkdir()
