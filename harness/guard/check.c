@@ -480,6 +480,8 @@ int main(int argc, char *argv[])
                         "[--mac ADDRESS] [--machine-id ID] [--first-pid PID] -- PROGRAM ARG...\n"
                         "       check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... "
                         "-- PROGRAM ARG...\n"
+                        "       check-guard --states FOLDER --room BYTES [--empty PLACE]... [--over PATH]... "
+                        "[OPTION]... -- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"
                         "       check-guard --alone [--sockets] PROGRAM ARG...\n");
         return FAILED;

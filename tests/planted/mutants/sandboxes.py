@@ -212,8 +212,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "states-are-seen",
-            At("states_view", "if (take_away() != 0)"),
-            "if (0)",
+            At("states_view", "take_away() != 0"),
+            "memory[0] == '\\0' && take_away() != 0",
             "a check reads, and writes, the states that are checked beside its own",
         ),
         (
@@ -225,7 +225,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "mounts-later",
             At("states_next", "is_changed(states)"),
-            "states->mounts < 0",
+            "states->mounts < 0 && is_changed(states)",
             "what the host mounts meanwhile is no part of what a check sees",
         ),
     ),

@@ -105,7 +105,13 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_nothing_of_one_state_is_there_for_the_next(place: Place) -> None:
+@pytest.mark.parametrize("apart", [True, False], ids=["users-apart", "users-of-the-host"])
+def test_nothing_of_one_state_is_there_for_the_next(
+    place: Place, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor where root's check has the users of the host, as no others are to be had."""
+    if not apart:
+        monkeypatch.setattr(native, "users_apart", lambda own: [])
     command = (*PYTHON, str(LEAVING), str(place.folder))
     with FolderSandbox(command, place.folder, Path("/"), TIMEOUT_S) as sandbox:
         boots = [MACHINE.boot_for(name) for name in "abc"]

@@ -129,12 +129,12 @@ for number in "12":
 command = (sys.executable, "-I", "-S", "-c", sys.argv[2], str(below))
 listening = []
 with FolderSandbox(command, place / "folder", Path("/"), 60) as sandbox:
-    for state, names in (("first", ["socket"]), ("second", ["socket", "other"])):
-        (below / "socket").unlink(missing_ok=True)
-        for name in names:
-            listening.append(socket.socket(socket.AF_UNIX))
-            listening[-1].bind(str(below / name))
-            listening[-1].listen()
+    for state, name in (("first", "socket"), ("second", "other"), ("third", "other")):
+        (below / name).unlink(missing_ok=True)
+        listening.append(socket.socket(socket.AF_UNIX))
+        listening[-1].bind(str(below / name))
+        listening[-1].listen()
+        (below / name).chmod(0o777)
         (place / "states" / state).mkdir(parents=True)
         seen = sandbox(place / "states" / state)
         print(seen.lines, seen.failure)
@@ -156,7 +156,7 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
             check=False,
             timeout=120,
         )
-    assert (done.returncode, done.stdout) == (0, "b'.' \nb'..' \n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "b'.' \nb'..' \nb'..' \n"), done.stderr
 
 
 BELOW = f"""
