@@ -174,7 +174,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "endless-processes",
             At("limit_processes", 'dprintf(setting, "%d", most) < 0'),
-            'write(setting, "", 0) < 0',
+            'write(setting, "", (size_t)most * 0) < 0',
             "root's check makes as many processes as the host has",
         ),
         (

@@ -105,13 +105,15 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("apart", [True, False], ids=["users-apart", "users-of-the-host"])
-def test_nothing_of_one_state_is_there_for_the_next(
-    place: Place, apart: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor where root's check has the users of the host, as no others are to be had."""
-    if not apart:
+@pytest.fixture(params=[True, False], ids=["users-apart", "users-of-the-host"])
+def users(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of root's check, also where no others are to be had than the host's."""
+    if not request.param:
         monkeypatch.setattr(native, "users_apart", lambda own: [])
+
+
+@pytest.mark.usefixtures("users")
+def test_nothing_of_one_state_is_there_for_the_next(place: Place) -> None:
     command = (*PYTHON, str(LEAVING), str(place.folder))
     with FolderSandbox(command, place.folder, Path("/"), TIMEOUT_S) as sandbox:
         boots = [MACHINE.boot_for(name) for name in "abc"]
@@ -195,14 +197,16 @@ for number in range(4, 64):
         pass
 try:
     with open("/tmp/full", "wb") as file:
-        while True:
+        for _ in range(64):
             file.write(bytes(1 << 20))
             file.flush()
+    os.write(3, b"room for more")
 except OSError as error:
     os.write(3, error.strerror.encode())
 """
 
 
+@pytest.mark.usefixtures("users")
 def test_one_that_attacks_does_not_hurt_the_next(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
