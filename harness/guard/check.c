@@ -7,6 +7,8 @@
  * check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... -- PROGRAM ARG...:
  * becomes PROGRAM, a server on the host whose users are no users of the host (serve.c); it may read
  * what lies at a PATH that is shown, open a device, and use io_uring if it has rings.
+ * check-guard --states FOLDER ...: runs PROGRAM for one state of a captured folder after the other, each in
+ * namespaces of its own (states.c).
  * check-guard --tries PATH...: whether each PATH could be PROGRAM's with --apart.
  * check-guard --alone [--sockets] PROGRAM ARG...: the system calls of a check behind Landlock, which
  * has no namespaces; no sockets, to which Landlock leaves all ways, but with --sockets.
@@ -40,6 +42,7 @@
  */
 #include "limits.h"
 #include "same_machine.h"
+#include "states.h"
 #include "users.h"
 #include "veil.h"
 
@@ -49,10 +52,12 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -76,10 +81,22 @@ static struct {
     struct given given[USERS_GIVEN_MAX];
     size_t count;
     int users;
+    struct states states;
 } wanted = {.users = -1};
+
+/* What comes of a state, in memory that the guard shares with its child; NULL in all others. */
+static struct {
+    bool ended;
+    int status;
+    char why_not[PATH_MAX];
+} *told;
 
 static _Noreturn void die(const char *what)
 {
+    if (told != NULL) {
+        snprintf(told->why_not, sizeof told->why_not, "%s: %s", what, strerror(errno));
+        _exit(FAILED);
+    }
     fprintf(stderr, "check-guard: %s: %s\n", what, strerror(errno));
     exit(FAILED);
 }
@@ -104,21 +121,18 @@ static void cover(const char *path)
 /* Linux 6.14 and newer count the processes of each namespace for themselves; of an older one the
  * setting is the whole host's.  It is the highest pid.  RLIMIT_NPROC does not hold for the host's root, but for a PROGRAM with
  * users apart. */
-static void limit_processes(int most)
+static void limit_processes(int proc, int most)
 {
     struct utsname kernel;
-    int major, minor, root, setting = -1;
+    int major, minor, setting;
 
     if (uname(&kernel) != 0 || sscanf(kernel.release, "%d.%d", &major, &minor) != 2 || major < 6 ||
         (major == 6 && minor < 14))
         return;
-    /* One that is mounted nowhere: in the sandbox's own the settings are read-only. */
-    if ((root = open_proc()) < 0 ||
-        (setting = openat(root, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC)) < 0 ||
+    if ((setting = openat(proc, "sys/kernel/pid_max", O_WRONLY | O_CLOEXEC)) < 0 ||
         dprintf(setting, "%d", most) < 0)
         die("cannot limit processes");
     close(setting);
-    close(root);
 }
 
 static void become(uid_t user)
@@ -232,6 +246,14 @@ static char **take_options(char *argv[])
             wanted.machine_id = *++argv;
         else if (strcmp(argv[0], "--first-pid") == 0)
             wanted.first_pid = atoi(*++argv);
+        else if (strcmp(argv[0], "--states") == 0)
+            wanted.states.folder = *++argv;
+        else if (strcmp(argv[0], "--room") == 0)
+            wanted.states.room = *++argv;
+        else if (strcmp(argv[0], "--empty") == 0 && wanted.states.empties < STATES_PATHS_MAX)
+            wanted.states.empty[wanted.states.empties++] = *++argv;
+        else if (strcmp(argv[0], "--over") == 0 && wanted.states.overs < STATES_PATHS_MAX)
+            wanted.states.over[wanted.states.overs++] = *++argv;
         else if ((strcmp(argv[0], "--own") == 0 || strcmp(argv[0], "--show") == 0) &&
                  wanted.count < USERS_GIVEN_MAX) {
             wanted.given[wanted.count].shown = strcmp(argv[0], "--show") == 0;
@@ -304,17 +326,92 @@ static void make_view(char *argv[], char *const *program)
         die("cannot make /dev read-only");
 }
 
-static void make_machine(void)
+/* The settings of `proc` are mounted nowhere: in the sandbox's own they are read-only. */
+static void make_machine(int proc)
 {
-    int proc;
-
+    if (wanted.processes != NULL)
+        limit_processes(proc, wanted.first_pid + atoi(wanted.processes));
     if (wanted.mac != NULL && machine_card(wanted.mac) != 0)
         die("cannot make a network card");
-    if (wanted.first_pid == 0)
-        return;
-    if ((proc = open_proc()) < 0 || machine_pids(proc, wanted.first_pid) != 0)
+    if (wanted.first_pid != 0 && machine_pids(proc, wanted.first_pid) != 0)
         die("cannot choose pids");
-    close(proc);
+}
+
+static void limit_program(void)
+{
+    drop_capabilities(wanted.maps ? 0 : wanted.user, wanted.becomes, wanted.apart);
+    if (!wanted.unlimited && limit_check() != 0)
+        die("cannot be limited");
+}
+
+/* As PID 1 of the namespaces of a state.  What cannot be run is the check's fault, as a shell tells it. */
+static _Noreturn void check_state(const struct state *state, char *const program[])
+{
+    int proc = open_proc();
+    pid_t child;
+
+    if (proc < 0 || setsid() < 0 || machine_loopback() != 0)
+        die("cannot make a machine");
+    wanted.first_pid = state->first_pid;
+    make_machine(proc); /* before its settings are read-only */
+    if (states_view(&wanted.states, state->name, proc) != 0)
+        die("cannot show the state");
+    if (states_descriptors(state) != 0)
+        die("cannot pass on descriptors");
+    if ((child = fork()) < 0)
+        die("cannot fork");
+    if (child == 0) {
+        limit_program();
+        execvp(program[0], program);
+        fprintf(stderr, "%s: %s\n", program[0], strerror(errno));
+        _exit(errno == ENOENT ? 127 : 126);
+    }
+    told->status = reap(child);
+    told->ended = true;
+    _exit(0);
+}
+
+/* One state, and what came of it in `told`; -1 if nobody wants to know any more. */
+static int run_state(const struct state *state, char *const program[])
+{
+    static const unsigned long apart = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET;
+    int pidfd, ended, child;
+
+    memset(told, 0, sizeof *told);
+    child = (int)syscall(SYS_clone, apart | CLONE_PIDFD | SIGCHLD, NULL, &pidfd, NULL, 0);
+    if (child == 0)
+        check_state(state, program);
+    close(state->lines);
+    close(state->words);
+    if (child < 0) {
+        snprintf(told->why_not, sizeof told->why_not, "no namespaces: %s", strerror(errno));
+        return 0;
+    }
+    ended = states_ended(pidfd);
+    close(pidfd);
+    if (ended == 0 && waitpid(child, NULL, 0) == child && !told->ended && told->why_not[0] == '\0')
+        strcpy(told->why_not, "its sandbox was killed");
+    return ended;
+}
+
+/* Its namespace of users is no descriptor of those that a check gets. */
+static int serve_states(char *const program[])
+{
+    struct state state;
+    char status[16];
+
+    if (wanted.users >= 0 && (wanted.users = fcntl(wanted.users, F_DUPFD_CLOEXEC, 16)) < 0)
+        die("cannot keep its namespace of users");
+    if (states_begin(&wanted.states) != 0)
+        die("cannot tell what is mounted");
+    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (told == MAP_FAILED)
+        return FAILED;
+    while (states_next(&wanted.states, &state) == 0 && run_state(&state, program) == 0) {
+        snprintf(status, sizeof status, "%d", told->status);
+        states_answer(told->why_not[0] != '\0' ? told->why_not : status);
+    }
+    return 0;
 }
 
 static int try_paths(char *paths[])
@@ -383,6 +480,8 @@ int main(int argc, char *argv[])
                         "[--mac ADDRESS] [--machine-id ID] [--first-pid PID] -- PROGRAM ARG...\n"
                         "       check-guard --serve [--rings] [--device PATH] [--own PATH]... [--show PATH]... "
                         "-- PROGRAM ARG...\n"
+                        "       check-guard --states FOLDER --room BYTES [--empty PLACE]... [--over PATH]... "
+                        "[OPTION]... -- PROGRAM ARG...\n"
                         "       check-guard --tries PATH...\n"
                         "       check-guard --alone [--sockets] PROGRAM ARG...\n");
         return FAILED;
@@ -394,16 +493,14 @@ int main(int argc, char *argv[])
         return FAILED;
     }
     make_view(argv, program);
-    if (wanted.processes != NULL)
-        limit_processes(wanted.first_pid + atoi(wanted.processes));
-    make_machine();
+    if (wanted.states.folder != NULL)
+        return serve_states(program);
+    make_machine(open_proc());
     child = fork();
     if (child < 0)
         die("cannot fork");
     if (child == 0) {
-        drop_capabilities(wanted.maps ? 0 : wanted.user, wanted.becomes, wanted.apart);
-        if (!wanted.unlimited && limit_check() != 0)
-            die("cannot be limited");
+        limit_program();
         execvp(program[0], program);
         die(program[0]);
     }

@@ -8,6 +8,9 @@
 
 int machine_card(const char *mac);
 
+/* The loopback of a network that is new. */
+int machine_loopback(void);
+
 #include <stdbool.h>
 
 #define MACHINE_NAME "powercut" /* as powercut.model.machine_identity says */

@@ -34,7 +34,8 @@ int open_proc(void)
     int proc = (int)syscall(SYS_fsopen, "proc", 1 /* FSOPEN_CLOEXEC */), root = -1;
 
     if (proc >= 0 && syscall(SYS_fsconfig, proc, 6 /* FSCONFIG_CMD_CREATE */, NULL, NULL, 0) == 0)
-        root = (int)syscall(SYS_fsmount, proc, 1 /* FSMOUNT_CLOEXEC */, 0);
+        root = (int)syscall(SYS_fsmount, proc, 1 /* FSMOUNT_CLOEXEC */,
+                            MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
     close(proc);
     return root;
 }

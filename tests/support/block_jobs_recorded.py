@@ -37,9 +37,12 @@ class Recorded(NamedTuple):
 
     def seen(self, operation: int) -> Sighting:
         """What the check says of nothing but what was durable just after this ack."""
-        state = resolve_state(self.recording.under(Promise.POSIX), f"ack:{operation}")
-        check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording.under(Promise.POSIX), check, self.scratch) as judge:
+        recording = self.recording.under(Promise.POSIX)
+        state = resolve_state(recording, f"ack:{operation}")
+        with (
+            check_of(recording, 600.0) as check,
+            FolderJudge(recording, check, self.scratch) as judge,
+        ):
             return said_by(judge.observe(judge.space, state))
 
     def last_header(self, image: str) -> FolderRequest:
@@ -55,8 +58,11 @@ class Recorded(NamedTuple):
 
     def at(self, instant: int, *, everything: bool) -> Sighting:
         """What the check says of all that was written by `instant`, or of what was durable."""
-        check = check_of(self.recording, 600.0)
-        with FolderJudge(self.recording.under(Promise.POSIX), check, self.scratch) as judge:
+        recording = self.recording.under(Promise.POSIX)
+        with (
+            check_of(recording, 600.0) as check,
+            FolderJudge(recording, check, self.scratch) as judge,
+        ):
             state = plain_state(judge.space, instant, everything=everything)
             return said_by(judge.observe(judge.space, state))
 

@@ -20,19 +20,17 @@ from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
-from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.confidence import LONGER
 from powercut.model.errors import DamagedRecording, HostError
 from powercut.model.folder import FolderTimeline
 from powercut.model.machine_identity import Boot, MachineIdentity
-from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.recording.consent import require_consent_to
 from powercut.recording.folder import FolderRecording
 from powercut.recover.native.folder import (
-    check_folder,
+    FolderSandbox,
     confined_command,
     sharing_command,
     written_elsewhere,
@@ -142,14 +140,13 @@ def judge_folder(
     With `keep` the states that its findings tell of are kept beside the recording.  Raises
     DamagedRecording, HostError, also if the check is not the one that was given.
     """
-    check = check_of(recording, state_s)
     record = partial(_recorded, recording.record, state_s) if wanted.depth else None
-    with scratch() as folder:
+    with scratch() as folder, check_of(recording, state_s) as check:
         seen = look_at_folder(recording, wanted, check, folder, on_event, keep=keep, record=record)
     return verdict_of_capture(recording, seen, state_s=state_s)
 
 
-def check_of(recording: FolderRecording, state_s: float) -> Check:
+def check_of(recording: FolderRecording, state_s: float) -> FolderSandbox:
     """The check that was given when the recording was made; it may take `state_s` seconds.
 
     Raises HostError if there is none, if it may not be run, or if this host has another one.
@@ -167,7 +164,7 @@ def check_of(recording: FolderRecording, state_s: float) -> Check:
             )
     if record.check_sha256 != _digest(record.check, folder, where):
         raise program_changed(shlex.join(record.check))
-    return partial(_check, record.check, folder, where, state_s)
+    return FolderSandbox(record.check, folder, where, timeout_s=state_s)
 
 
 def _digest(check: Sequence[str], folder: Path, where: Path) -> str:
@@ -176,12 +173,6 @@ def _digest(check: Sequence[str], folder: Path, where: Path) -> str:
     """
     own = [word for word in check if not Path(where, word).is_relative_to(folder)]
     return command_sha256(own, str(where)) if own else ""
-
-
-def _check(
-    command: Sequence[str], folder: Path, where: Path, state_s: float, state: Path, boot: Boot
-) -> Observation:
-    return check_folder(command, state, folder, where, boot, timeout_s=state_s)
 
 
 def _recorded(

@@ -63,9 +63,9 @@ def minimize_capture(
     Raises UsageError if nothing is lost, DamagedRecording, HostError.
     """
     result = recording.directory.find_result()
-    check = check_of(recording, STATE_S if result is None else result.state_s)
     with (
         scratch() as folder,
+        check_of(recording, STATE_S if result is None else result.state_s) as check,
         FolderJudge(recording, check, folder) as judge,
     ):
         if not (control := judge.positive()).believed:

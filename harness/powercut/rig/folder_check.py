@@ -41,7 +41,7 @@ def record_check(
     seed: int,
     timeout_s: float,
 ) -> RecordedCheck:
-    """As powercut.recover.native.folder.check_folder, recorded into LOG.log and LOG.data.
+    """As powercut.recover.native.folder.FolderSandbox, recorded into LOG.log and LOG.data.
 
     Raises HostError, DamagedRecording.
     """
@@ -56,7 +56,7 @@ def record_check(
         state, log, atomic_unit=atomic_unit, seed=seed, output=output, on_said=hear
     )
     with captured:
-        captured.run(sandboxed_check(command, state, folder, where, boot=boot, captured=True))
+        captured.run(sandboxed_check(command, state, folder, where, boot=boot))
         status = captured.wait_ended(timeout_s=timeout_s)
         captured.cut()
     text = bytes(said)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import os
 import resource
 import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,8 @@ MEMORY_MAX: Final = 1 << 30
 
 _PROCESSES_MAX: Final = 4096
 _SOCKETS: Final = Path("/proc/net/unix")
+_NAMED, _CONNECTED = 3, "03"  # columns from the state on; that of one that has its peer
+_Sockets = frozenset[tuple[str, Path]]
 _SOCKETS_MAX: Final = 8192  # that many words fit a command line
 _NOBODY: Final = 65534  # servers refuse to run as root
 _GUARD: Final = "/dev/check-guard"
@@ -90,7 +92,7 @@ def capabilities(*, of_root: bool) -> list[str]:
 
 
 def guarded(
-    shown: Iterable[Path],
+    shown: Collection[Path],
     boot: Boot,
     *,
     of_root: bool,
@@ -99,25 +101,20 @@ def guarded(
     unlimited: bool = False,
     whole: bool = False,
     apart: Iterable[str] = (),
+    each: bool = False,
 ) -> list[str]:
     """What stands before the check itself; `shown` and `of_root` are those of the other two, and
     `boot` is that of the machine which it sees.
 
     Sockets below `kept` are the check's own; root's may `become` another user, or have users
     `apart` (powercut.sandbox.users).  An `unlimited` one has all system calls; of a
-    `whole` one that ends in order what it leaves goes on.  Raises HostError if the host has too
-    many sockets.
+    `whole` one that ends in order what it leaves goes on.  One that checks `each` state of `kept`
+    finds it all anew (harness/guard/states.c).  Raises HostError if the host has too many sockets.
     """
-    shown = list(shown)
-    covered = []
-    for path in _sockets():
-        hidden = any(path.is_relative_to(place) for place in EMPTY)
-        seen = not hidden or any(path.is_relative_to(one) for one in shown)
-        if seen and (kept is None or not path.is_relative_to(kept)):
-            covered.append(path)
+    covered = seen_sockets(shown, kept)
     if len(covered) > _SOCKETS_MAX:
         raise HostError(f"{len(covered):,} sockets of this host are too many to hide")
-    argv = [_GUARD, *(word for path in covered for word in ("--cover", str(path)))]
+    argv = [_GUARD, *(word for _, path in covered for word in ("--cover", str(path)))]
     machine = boot.machine
     argv += ["--mac", machine.mac, "--machine-id", machine.machine_id]
     argv += ["--first-pid", str(boot.first_pid)] if boot.first_pid else []
@@ -128,6 +125,11 @@ def guarded(
     argv += ["--become", str(become)] if become else []
     argv += ["--unlimited"] if unlimited else []
     argv += ["--whole"] if whole else []
+    if each:
+        argv += ["--states", str(kept), "--room", str(_room())]
+        empty = (place for place in EMPTY if place not in shown)
+        argv += [word for place in empty for word in ("--empty", str(place))]
+        argv += [word for path in (*SETTINGS, *shown) for word in ("--over", str(path))]
     return [*argv, "--"]
 
 
@@ -136,15 +138,24 @@ def _room() -> int:
     return min(part, MEMORY_MAX)
 
 
-def _sockets() -> list[Path]:
-    """Those among the host's files on which somebody may listen (unix(7), /proc/net/unix)."""
-    found: dict[Path, None] = {}
-    with suppress(OSError):
-        for line in _SOCKETS.read_text(errors="surrogateescape").splitlines()[1:]:
-            name = line.split(maxsplit=7)[7:]
-            if name and name[0].startswith("/"):
-                found[Path(os.path.realpath(name[0]))] = None
-    return list(found)
+def seen_sockets(shown: Iterable[Path], kept: Path | None) -> _Sockets:
+    """Those with a name in there on which somebody may listen, by their numbers (unix(7))."""
+    text = _SOCKETS.read_text(errors="surrogateescape") if _SOCKETS.exists() else ""
+    named = (line.split(maxsplit=7)[5:] for line in text.splitlines()[1:])
+    ready = (tuple(one[1:]) for one in named if len(one) == _NAMED and one[0] != _CONNECTED)
+    return _seen(frozenset(ready), tuple(shown), kept)
+
+
+@lru_cache(maxsize=4)
+def _seen(found: Iterable[Sequence[str]], shown: Sequence[Path], kept: Path | None) -> _Sockets:
+    return frozenset(
+        (number, path)
+        for number, name in found
+        if name.startswith("/")
+        for path in [Path(os.path.realpath(name))]
+        if not any(map(path.is_relative_to, EMPTY)) or any(map(path.is_relative_to, shown))
+        if kept is None or not path.is_relative_to(kept)
+    )
 
 
 # What a program has left in the places that are empty for a check.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from checked_folder import check_folder
 from click.testing import CliRunner
 
 from powercut.campaign.folder import CaptureOrder, record_folder
@@ -21,7 +22,6 @@ from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.work import Deepen, StateJudgement
 from powercut.model.verdict import FindingKind, losses
 from powercut.recording.folder import FolderRecording, open_capture
-from powercut.recover.native.folder import check_folder
 from powercut.rig.folder_check import record_check
 from powercut.store.folder import CaptureDir
 

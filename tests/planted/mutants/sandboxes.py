@@ -167,14 +167,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "unlimited",
-            At("main", "if (!wanted.unlimited && limit_check() != 0)"),
+            At("limit_program", "if (!wanted.unlimited && limit_check() != 0)"),
             "if (wanted.unlimited && limit_check() != 0)",
             "a check has all system calls",
         ),
         (
             "endless-processes",
             At("limit_processes", 'dprintf(setting, "%d", most) < 0'),
-            'write(setting, "", 0) < 0',
+            'write(setting, "", (size_t)most * 0) < 0',
             "root's check makes as many processes as the host has",
         ),
         (
@@ -182,6 +182,66 @@ MUTANTS: tuple[Mutant, ...] = (
             At("drop_capabilities", "if (apart && setns(wanted.users, CLONE_NEWUSER) != 0)"),
             "if (apart && wanted.users < 0)",
             "to the host root's check is root",
+        ),
+    ),
+    *checks(
+        "harness/guard/check.c",
+        (
+            "processes-stay",
+            At("run_state", "CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET"),
+            "CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWNET",
+            "a daemon of one state answers for the next",
+        ),
+        (
+            "memory-stays",
+            At("run_state", "CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWNET"),
+            "CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET",
+            "shared memory of one state vouches for the next",
+        ),
+    ),
+    *checks(
+        "harness/guard/states.c",
+        (
+            "files-stay",
+            At(
+                "states_view",
+                'mount("none", states->empty[index], "tmpfs", MS_NOSUID | MS_NODEV, memory) != 0',
+            ),
+            "memory[0] == '\\0'",
+            "a copy of one state in /tmp vouches for the next",
+        ),
+        (
+            "states-are-seen",
+            At("states_view", "take_away() != 0"),
+            "memory[0] == '\\0' && take_away() != 0",
+            "a check reads, and writes, the states that are checked beside its own",
+        ),
+        (
+            "settings-may-be-written",
+            At("states_view", "trees[index] >= 0 && lay(trees[index], states->over[index]) != 0"),
+            "trees[index] >= 0 && states->over[index] == NULL",
+            "root's check writes the host's settings, and sees the boot of the host",
+        ),
+        (
+            "mounts-later",
+            At("states_next", "is_changed(states)"),
+            "states->mounts < 0 && is_changed(states)",
+            "what the host mounts meanwhile is no part of what a check sees",
+        ),
+    ),
+    *checks(
+        f"{_P}/recover/native/folder.py",
+        (
+            "one-boot-for-all",
+            At("_Guard.ask", "booted_again(self._boot_id)"),
+            "self._boot_id.touch()",
+            "the machine has not booted between two states",
+        ),
+        (
+            "sockets-of-the-first-state",
+            At("FolderSandbox._guard", "free.sockets >= sockets"),
+            "free.sockets is not None",
+            "a check reaches a socket that was made while the sandbox lasts",
         ),
     ),
     *checks(
@@ -251,13 +311,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/sandbox/check.py",
         (
             "no-list",
-            At("_sockets", "name and name[0].startswith('/')"),
-            "name and name[0].startswith('@')",
+            At("seen_sockets", "one[0] != _CONNECTED"),
+            "one[0] == _CONNECTED",
             "no socket of the host is known",
         ),
         (
             "all-are-its-own",
-            At("guarded", "kept is None or not path.is_relative_to(kept)"),
+            At("_seen", "kept is None or not path.is_relative_to(kept)"),
             "kept is None",
             "a captured folder's check reaches nothing outside of it",
         ),

@@ -307,7 +307,9 @@ CHECKS = Suite(
     (make("harness/guard", "{build}/bin/check-guard"),),
     (
         pytest(
-            "tests/unit/recover/test_folder_check.py", "tests/unit/recover/test_hostile_check.py"
+            "tests/unit/recover/test_folder_check.py",
+            "tests/unit/recover/test_folder_sandbox.py",
+            "tests/unit/recover/test_hostile_check.py",
         ),
     ),
 )

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checked_folder import check_folder
 
 from powercut.model.errors import HostError
 from powercut.model.machine_identity import HOST_NAME, MachineIdentity
 from powercut.model.observation import Observation
 from powercut.recover.native import folder as native
-from powercut.recover.native.folder import check_folder
 from powercut.sandbox import check
 from powercut.sandbox.confined import Sandboxes
 from powercut.sandbox.rebooted import BOOT_ID, UP_S, new_clocks
@@ -230,11 +230,11 @@ def test_sockets_of_the_host_are_covered_and_those_that_have_gone_are_not(
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             listener.bind(os.fspath(path))
             listener.listen()
-        listed = check._sockets
+        listed = check.seen_sockets
 
-        def sockets_then_they_go():
-            found = listed()
-            assert set(paths) <= set(found)
+        def sockets_then_they_go(shown, kept):
+            found = listed(shown, kept)
+            assert set(paths) <= {path for _, path in found}
             for path in paths[1:]:
                 path.unlink()
             folder_gone.parent.rmdir()
@@ -243,7 +243,7 @@ def test_sockets_of_the_host_are_covered_and_those_that_have_gone_are_not(
             now_a_folder.mkdir()
             return found
 
-        monkeypatch.setattr(check, "_sockets", sockets_then_they_go)
+        monkeypatch.setattr(check, "seen_sockets", sockets_then_they_go)
         command = ("python3", "-c", CONNECTS, os.fspath(kept), os.fspath(gone))
         folder, full = state(tmp_path, "d", ""), state(tmp_path, "full", "24")
         seen = check_folder(command, full, folder, Path("/"), timeout_s=60)

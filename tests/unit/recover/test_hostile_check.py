@@ -14,12 +14,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from checked_folder import check_folder
 from hostile_tries import PROGRAM, Bait, bait, reached
 
 from powercut.model.machine_identity import ANY_MACHINE
 from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import CheckSandbox, unavailable
-from powercut.recover.native.folder import check_folder, confined_command
+from powercut.recover.native.folder import confined_command
 from powercut.recover.plan import HostRoot
 from powercut.sandbox import check
 from powercut.sandbox.users import FIRST, as_another, users_apart
@@ -112,7 +113,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 import os, socket, subprocess
 from pathlib import Path
-from powercut.recover.native.folder import check_folder
+from powercut.recover.native.folder import FolderSandbox
 place = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "none", place], check=True)
 below = place / "below"
@@ -124,20 +125,26 @@ for number in "12":
     layers = f"lowerdir={{below}},upperdir={{upper}},workdir={{work}},userxattr"
     subprocess.run(["mount", "-t", "overlay", "none", "-o", layers, over], check=True)
     below = over
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(str(below / "socket"))
-listener.listen()
 (place / "folder").mkdir()
-(place / "state").mkdir()
 command = (sys.executable, "-I", "-S", "-c", sys.argv[2], str(below))
-seen = check_folder(command, place / "state", place / "folder", Path("/"), timeout_s=60)
-print(seen.lines, seen.failure)
+listening = []
+with FolderSandbox(command, place / "folder", Path("/"), 60) as sandbox:
+    for state, name in (("first", "socket"), ("second", "other"), ("third", "other")):
+        (below / name).unlink(missing_ok=True)
+        listening.append(socket.socket(socket.AF_UNIX))
+        listening[-1].bind(str(below / name))
+        listening[-1].listen()
+        (below / name).chmod(0o777)
+        (place / "states" / state).mkdir(parents=True)
+        seen = sandbox(place / "states" / state)
+        print(seen.lines, seen.failure)
 os.chdir("/")
 """
 
 
 def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
-    """Over an overlay of an overlay the kernel makes none."""
+    """Over an overlay of an overlay the kernel makes none.  For each state they are those of then,
+    also where one has the name of another."""
     namespace = ["unshare", "--mount"]
     if os.geteuid():
         namespace += ["--user", "--map-root-user"]
@@ -149,7 +156,7 @@ def test_where_no_overlay_can_be_made_the_sockets_there_are_are_covered():
             check=False,
             timeout=120,
         )
-    assert (done.returncode, done.stdout) == (0, "b'.' \n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "b'.' \nb'..' \nb'..' \n"), done.stderr
 
 
 BELOW = f"""
@@ -157,7 +164,7 @@ import sys
 sys.path[:0] = {sys.path!r}
 import os, subprocess
 from pathlib import Path
-from powercut.recover.native.folder import check_folder
+from checked_folder import check_folder
 place = Path(sys.argv[1])
 for name in ("folder", "state", "below"):
     (place / name).mkdir()
@@ -166,18 +173,20 @@ for name in ("folder", "state", "below"):
 subprocess.run(["mount", "-t", "proc", "none", place / "below"], check=True)
 script = 'cat "$0/word" /proc/self/uid_map >&3; test -e "$0/below/self"'
 command = ("/bin/sh", "-c", script, str(place))
-seen = check_folder(command, place / "state", place / "folder", Path("/"), timeout_s=60)
+seen = check_folder(command, place / "state", place / "folder", Path(sys.argv[2]), timeout_s=60)
 print(*seen.lines.decode().split(), seen.failure)
 """
 
 
 @pytest.mark.mounts
-def test_a_file_system_below_that_cannot_have_other_owners_keeps_nothing_from_being_apart():
+@pytest.mark.parametrize("where", ["/", "/tmp"])
+def test_a_file_system_below_that_cannot_have_other_owners_keeps_nothing_from_being_apart(where):
     """As FUSE's cannot.  One may be mounted at any time: in the shown folder of one check another
-    check's was, which ended the first with "Invalid argument"."""
+    check's was, which ended the first with "Invalid argument".  In /tmp all of that is shown, and
+    the folder once more."""
     with tempfile.TemporaryDirectory(dir="/tmp") as place:
         done = subprocess.run(
-            ["unshare", "--mount", sys.executable, "-c", BELOW, place],
+            ["unshare", "--mount", sys.executable, "-c", BELOW, place, where],
             capture_output=True,
             text=True,
             check=False,
@@ -193,7 +202,8 @@ from pathlib import Path
 from powercut.model.errors import HostError
 from powercut.recover.native import folder as folder_checks
 from powercut.recover.native.check import unavailable
-from powercut.recover.native.folder import check_folder, confined_command
+from checked_folder import check_folder
+from powercut.recover.native.folder import confined_command
 folder, state, memory = (Path(sys.argv[1], name) for name in ("folder", "state", "memory"))
 for path in (folder, state, memory):
     path.mkdir()

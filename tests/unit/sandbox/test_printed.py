@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from checked_folder import check_folder
 
 from powercut.machine.process import spawn
 from powercut.recover.native import folder
-from powercut.recover.native.folder import check_folder
 from powercut.sandbox import printed
 from powercut.sandbox.confined import sandboxes
 from powercut.sandbox.printed import KEPT_MAX, end_of, finish, tail

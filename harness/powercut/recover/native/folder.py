@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a user's check on a folder that a cut may have left, where the captured folder was.
 
-bubblewrap binds the folder over the path that was captured, so that what the command names by an
-absolute path (a backing file, a socket) is the state's; and its process namespace ends with it.
+The folder is bound over the path that was captured, so that what the command names by an absolute
+path (a backing file, a socket) is the state's; and the check's namespaces of processes, memory and
+network end with it.  The sandbox around them lasts from state to state (harness/guard/states.c).
 
 A check comes after a cut: it sees another boot of the machine (powercut.sandbox.rebooted).
 
@@ -18,13 +19,17 @@ import errno
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence, Set
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from powercut.closing import Closing
 from powercut.model.errors import HostError
 from powercut.model.machine_identity import ANY_MACHINE, Boot, MachineIdentity
 from powercut.model.observation import Observation
@@ -36,8 +41,9 @@ from powercut.sandbox.check import (
     host_view,
     left_in,
     limits,
+    seen_sockets,
 )
-from powercut.sandbox.confined import find_tool, heard, sandboxes
+from powercut.sandbox.confined import find_tool, heard, in_lasting_thread, sandboxes
 from powercut.sandbox.printed import lines_of
 from powercut.sandbox.rebooted import apart, booted_again, new_clocks
 from powercut.sandbox.users import for_all, open_above, users_apart
@@ -52,7 +58,10 @@ _REMEDY: Final = (
 )
 _DEVICES: Final = ("kvm", "fuse", "net", "vhost-net", "dri", "kfd", "nvidia*")
 _ANY_BOOT: Final = ANY_MACHINE.boot_for("")
-_IN_THERE: Final = 'exec "$@" 3>&0 0</dev/null'
+_STATES: Final = Path("/dev/.states")  # as harness/guard/states.h says
+_END_S: Final = 10.0  # of all that is in a sandbox
+_LASTS_S: Final = 20.0  # the machine of each state has booted a moment ago
+
 _MAY_WRITE: Final = (
     "; a check may write in the folder, "
     + ", ".join(map(str, EMPTY))
@@ -114,106 +123,155 @@ def shell_in_folder(state: Path, folder: Path, commands: str | None) -> int:
         raise HostError(f"cannot start a shell: {error}") from error
 
 
-def check_folder(
-    command: Sequence[str],
-    state: Path,
-    folder: Path,
-    where: Path,
-    boot: Boot = _ANY_BOOT,
-    *,
-    timeout_s: float,
-) -> Observation:
-    """What `command` says of the folder `state`, which it finds at `folder`.
+@dataclass(frozen=True)
+class FolderSandbox(Closing):
+    """Runs a `command`, called in `where`, on states, which it finds at the captured `folder`, and
+    all else of its machine anew (harness/guard/states.c).
 
-    It is called in `where`, after the `boot`.  Raises HostError if it cannot be started.
+    Two at a time have two sandboxes: in one they would see each other's locks of the host's files.
     """
-    in_there = ["/bin/sh", "-c", _IN_THERE, "sh", *command]
-    argv = sandboxed_check(command, state, folder, where, in_there, boot=boot)
-    environment = os.environ | {"POWERCUT_FD": "3"}
-    try:
-        status, words, text = _heard(argv, environment, time.monotonic() + timeout_s)
-    except TimeoutError:
-        failure = f"it did not end within {timeout_s:.3g} s"
-        return Observation((), complete=False, failure=failure)
-    except OSError as error:
-        raise HostError(f"cannot run the check: {error}") from error
-    finally:
-        _boot_file(state).unlink(missing_ok=True)
-    return ended_check(status, words, text)
 
+    command: Sequence[str]
+    folder: Path
+    where: Path
+    timeout_s: float
+    _free: list[_Guard] = field(default_factory=list, init=False)
 
-def _heard(
-    argv: Sequence[str], environment: Mapping[str, str], deadline: float
-) -> tuple[int, str, bytes]:
-    """Exit status, the last of what it prints, and its lines: more than LINES_MAX end it.
+    def close(self) -> None:
+        while self._free:
+            self._free.pop().close()
 
-    Nothing of it is on the disk, which it could fill.  Raises TimeoutError, and OSError.
-    """
-    lines, said = bytearray(), bytearray()
-    with ExitStack() as stack:
-        ours, theirs = zip(os.pipe(), os.pipe(), strict=True)
-        readers = [stack.enter_context(os.fdopen(one, "rb", buffering=0)) for one in ours]
-        try:
-            process = subprocess.Popen(
-                argv, stdin=theirs[0], stdout=theirs[1], stderr=theirs[1], env=environment
-            )
-        finally:
-            for one in theirs:
-                os.close(one)
-        stack.callback(process.wait)
-        stack.callback(process.kill)
-        for number, data in heard(readers, deadline):
-            (lines, said)[number].extend(data)
-            del said[:-_SAID_MAX]
-            if len(lines) > LINES_MAX:
-                break
-        if len(lines) <= LINES_MAX:
+    def __call__(self, state: Path, boot: Boot = _ANY_BOOT) -> Observation:
+        """What it says of the folder `state`, after the `boot`.
+
+        Raises HostError if it cannot be run.
+        """
+        deadline, answer = time.monotonic() + self.timeout_s, "changed"
+        while answer == "changed":
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise TimeoutError from None
-    return process.returncode, said.decode(errors="replace"), bytes(lines)
+                with ExitStack() as stack:
+                    guard = stack.enter_context(self._guard(state, boot))
+                    answer, words, text = guard.ask(state.name, boot.first_pid, deadline)
+                    if answer.isdecimal() and len(text) <= LINES_MAX:
+                        stack.pop_all()
+                        self._free.append(guard)
+            except TimeoutError:
+                failure = f"it did not end within {self.timeout_s:.3g} s"
+                return Observation((), complete=False, failure=failure)
+            except OSError as error:
+                raise HostError(f"cannot run the check: {error}") from error
+        if not answer.isdecimal():
+            raise HostError(f"cannot run the check: {answer}")
+        return ended_check(int(answer), words, text)
+
+    def _guard(self, state: Path, boot: Boot) -> _Guard:
+        of = (state.parent, boot.machine, time.monotonic() // _LASTS_S)
+        sockets = seen_sockets(self._shown, self.folder)
+        with suppress(IndexError):
+            free = self._free.pop()
+            if free.of == of and free.sockets >= sockets and free.process.poll() is None:
+                return free
+            free.close()
+        return _Guard(self._argv(state, boot), _boot_file(state), of, sockets)
+
+    @cached_property
+    def _shown(self) -> list[Path]:
+        return _shown(self.command, self.where)
+
+    def _argv(self, state: Path, boot: Boot) -> list[str]:
+        again = [*booted_again(_boot_file(state)), "--setenv", "POWERCUT_FD", "3", "--as-pid-1"]
+        shown, states, argv = self._shown, state.parent, _view(self._shown, self.folder)
+        needed = (self.folder, self.where, *(self.where / word for word in self.command))
+        if not any(path.is_relative_to(states) for path in needed):  # no state is seen at home
+            argv += ["--perms", "0755", "--tmpfs", str(states), "--remount-ro", str(states)]
+        argv += _over(states, _STATES, self.where, *again)
+        users = _users(self.command, states, self.folder, self.where, shown)
+        of_root = os.geteuid() == 0
+        argv += guarded(shown, boot, of_root=of_root, kept=self.folder, apart=users, each=True)
+        return [*argv, *self.command]
+
+
+class _Guard(Closing):
+    """One sandbox, for what it is `of`; it covers what `sockets` there were."""
+
+    def __init__(self, argv: list[str], boot_id: Path, of: object, sockets: Set[object]) -> None:
+        self.of, self.sockets, self._boot_id = of, sockets, boot_id
+        said = self._said = os.memfd_create("said")
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(_END_S)
+        with theirs:
+            self.process = in_lasting_thread(
+                lambda: subprocess.Popen(argv, stdin=theirs.fileno(), stdout=said, stderr=said)
+            )
+
+    def close(self) -> None:
+        """It has ended, with all that it has started."""
+        self._socket.shutdown(socket.SHUT_RDWR)  # whoever has inherited it
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_S)
+        self.process.kill()
+        self.process.wait()
+        os.close(self._said)
+        self._boot_id.unlink(missing_ok=True)
+
+    def ask(self, state: str, first_pid: int, deadline: float) -> tuple[str, str, bytes]:
+        """The guard's answer, none with more lines than LINES_MAX; the last of what the check of
+        the `state` prints; its lines.  None of it fills the disk.  Raises TimeoutError, OSError."""
+        booted_again(self._boot_id)
+        lines, said = bytearray(), bytearray()
+        with ExitStack() as stack:
+            ours, theirs = zip(os.pipe(), os.pipe(), strict=True)
+            readers = [stack.enter_context(os.fdopen(one, "rb", buffering=0)) for one in ours]
+            try:
+                socket.send_fds(self._socket, [f"{first_pid} {state}".encode()], theirs)
+            finally:
+                for one in theirs:
+                    os.close(one)
+            for number, data in heard(readers, deadline):
+                (lines, said)[number].extend(data)
+                del said[:-_SAID_MAX]
+                if len(lines) > LINES_MAX:
+                    return "0", "", bytes(lines)
+        self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # that it has read nothing
+        answer = self._socket.recv(1 << 13) or os.pread(self._said, _SAID_MAX, 0) or b"it ended"
+        return answer.decode(errors="replace"), said.decode(errors="replace"), bytes(lines)
 
 
 def sandboxed_check(
-    command: Sequence[str],
-    state: Path,
-    folder: Path,
-    where: Path,
-    started: Sequence[str] = (),
-    *,
-    boot: Boot = _ANY_BOOT,
-    captured: bool = False,
+    command: Sequence[str], state: Path, folder: Path, where: Path, *, boot: Boot = _ANY_BOOT
 ) -> list[str]:
-    """The command line that runs a check, or what has `started` it, on the folder `state`.
+    """The command line that runs a check which is itself captured on the folder `state`.
 
-    One that is itself `captured` runs over the recorder's file system, which knows the host's users
-    alone.  Raises HostError without bubblewrap.
+    The recorder's file system, over which it runs, knows the host's users alone.  Raises HostError
+    without bubblewrap.
     """
     again = booted_again(_boot_file(state))
     shown = _shown(command, where)
-    of_root = os.geteuid() == 0
-    argv = [*limits(), _wrapper(folder), *host_view(shown), *capabilities(of_root=of_root)]
-    argv += ["--new-session", *_temporary(shown, folder)]
-    argv += [] if any(folder.is_relative_to(path) for path in shown) else open_above(folder, EMPTY)
-    argv = [*new_clocks(), *argv, *_over(state, folder, where, *again, "--as-pid-1")]
-    users = [] if captured else _users(command, state, folder, where, shown)
-    guard = guarded(shown, boot, of_root=of_root, kept=folder, apart=users)
-    return [*argv, *guard, *(started or command)]
+    argv = [*_view(shown, folder), *_over(state, folder, where, *again, "--as-pid-1")]
+    return [*argv, *guarded(shown, boot, of_root=os.geteuid() == 0, kept=folder), *command]
+
+
+def _view(shown: Sequence[Path], folder: Path) -> list[str]:
+    """What a check has of the host, and a place for its state, where that is in memory."""
+    argv = [*new_clocks(), *limits(), _wrapper(folder), *host_view(shown)]
+    argv += [*capabilities(of_root=os.geteuid() == 0), "--new-session", *_temporary(shown, folder)]
+    argv += [] if any(map(folder.is_relative_to, shown)) else open_above(folder, EMPTY)
+    return argv
 
 
 def _users(
-    command: Sequence[str], state: Path, folder: Path, where: Path, shown: Sequence[Path]
+    command: Sequence[str], states: Path, folder: Path, where: Path, shown: Sequence[Path]
 ) -> list[str]:
-    """The guard's words for users of its own, to whom the state and what is `shown` belong; none
+    """The guard's words for users of its own, to whom the states and what is `shown` belong; none
     where the command lies, or is called, where only root may look."""
-    named = (where, Path(shutil.which(command[0]) or "/"), *(where / one for one in command))
+    named = [where, Path(shutil.which(command[0]) or "/"), folder.parent]
+    named += [where / one for one in command]
     given = (*shown, *EMPTY, folder)
-    named = (*named, folder.parent)
     if not for_all(path for path in named if not any(path.is_relative_to(one) for one in given)):
         return []
-    words = users_apart((*shown, state))
-    return [*words[:-1], str(folder)] if words else []  # where the state lies in there
+    words = users_apart((*shown, states))
+    return [*words[:-1], str(_STATES)] if words else []
 
 
 def confined_command(
