@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from powercut.channel.lines import LINE_MAX, header, pack, unpack
 from powercut.model.binding import Binding
 from powercut.model.errors import DamagedRecording
+from powercut.model.observation import Observation
 from powercut.model.operations import Packet
+from powercut.workload.program import claims
 from powercut.workload.program.lines import (
     OPERATION_MAX,
     LineKind,
@@ -108,3 +110,53 @@ def test_the_words_of_run_and_check_are_not_each_others():
         (LineKind.BAD, 0, "index"),
         (LineKind.TROUBLE, 0, "full"),
     ]
+
+
+PLAIN = st.lists(st.sampled_from(["ready", *(f"{word} {n}" for word in "?+-" for n in range(5))]))
+CHECKED = st.lists(st.sampled_from([*(f"= {n}" for n in range(9)), "= 3-5", "x 2 bad", "bad", "="]))
+
+
+@given(PLAIN, st.lists(st.integers(0, 9), max_size=40), st.integers(0, 45), st.booleans())
+def test_what_is_read_in_bulk_is_what_is_read_line_by_line(lines, sizes, cut_ns, ended):
+    data = "".join(f"{line}\n" for line in lines).encode()[: None if ended else -1]
+    packets, at = [], 0
+    for number, size in enumerate(sizes):
+        packets.append(Packet(number - number % 3, data[at : at + size]))
+        at += size
+    packets.append(Packet(len(sizes), data[at:]))
+    found, slow = claims._in_bulk(packets, cut_ns), claims._line_by_line(packets, cut_ns, "")
+    if found is not None:
+        assert told(found) == told(slow)
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 200))
+def test_a_run_without_a_mistake_is_read_in_bulk(tried, acked, cut_ns):
+    packets = [Packet(0, b"ready\n")]
+    for number in range(tried):
+        packets.append(Packet(2 * number, b"? %d\n" % (7 * number)))
+        if number < acked:
+            packets.append(Packet(2 * number + 3, b"+ %d\n" % (7 * number)))
+    found = claims._in_bulk(packets, cut_ns)
+    assert found is not None
+    assert told(found) == told(claims._line_by_line(packets, cut_ns, ""))
+
+
+@given(CHECKED, st.booleans())
+def test_what_a_check_says_is_the_same_in_bulk(lines, ended):
+    data = "".join(f"{line}\n" for line in lines).encode()[: None if ended else -1]
+    plain = claims.sighting_of(Observation((), lines=data))
+    with_words = claims.sighting_of(Observation((), lines=b"ready\n" + data))  # never in bulk
+    assert plain.those_present(range(12)) == with_words.those_present(range(12))
+    assert (plain.wrong, plain.bad, plain.incomplete) == (
+        with_words.wrong, with_words.bad, with_words.incomplete
+    )  # fmt: skip
+
+
+def told(history):
+    columns = (history.attempted, history.attempt_ns, history.acked, history.ack_ns)
+    return (
+        [column.tolist() for column in columns],
+        history.failed,
+        history.ready_ns,
+        history.trouble,
+    )

@@ -195,9 +195,10 @@ class FolderSpace(StateSpace):
         sizes: dict[int, int] = defaultdict(int)
         parts: dict[int, list[tuple[int, int, int] | int]] = defaultdict(list)
         attributes = defaultdict(Attributes, self._born)
+        times: dict[int, int] = {}  # of the last change of each, which are many
         for index in self.application_order(state).tolist():
             row = self.rows[index]
-            self._touch(row, attributes)
+            self._touch(row, attributes, times)
             match row.change:
                 case NameChange(changed):
                     for parent, name, number in changed:
@@ -209,16 +210,22 @@ class FolderSpace(StateSpace):
                     if not at_least:
                         parts[file].append(size)
                 case AttributeChange(number, changed_to):
+                    if number in times:
+                        attributes[number] = replace(
+                            attributes[number], change_ns=times.pop(number)
+                        )
                     attributes[number] = changed_to.over(attributes[number])
                 case None:
                     base = row.request.object * REGION
                     whole = [(row.offset, row.offset + row.length)]
                     for begin, end in torn.get(index, whole):
                         parts[row.request.object].append((index, begin - base, end - base))
+        for number, at in times.items():
+            attributes[number] = replace(attributes[number], change_ns=at)
         return self._walk(entries, sizes, parts, attributes)
 
-    def _touch(self, row: Row, attributes: dict[int, Attributes]) -> None:
-        """Times that a change sets implicitly, if the program made it."""
+    def _touch(self, row: Row, attributes: dict[int, Attributes], times: dict[int, int]) -> None:
+        """The `times` that a change sets implicitly, if the program made it."""
         if row.request.submitted_ns < self.folder.begin_ns:
             return
         at = row.request.submitted_ns + self.folder.realtime_ns
@@ -230,8 +237,8 @@ class FolderSpace(StateSpace):
                 changed = {parent for parent, _, _ in entries}
                 if made is not None:
                     attributes[made] = Attributes(access_ns=at, change_ns=at).over(attributes[made])
-        for number in changed:
-            attributes[number] = replace(attributes[number], change_ns=at)
+                    times.pop(made, None)
+        times.update(dict.fromkeys(changed, at))
 
     def _walk(
         self,

@@ -3,18 +3,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from powercut.channel.lines import LINE_MAX, LINES_MAX
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Packet, Sighting
 from powercut.model.units import NEVER
-from powercut.model.verdict import LsnRange
+from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.workload.program.lines import FirstFew, Line, LineKind, lines_of_check, lines_of_run
 
 _SHOWN_MAX: Final = 4
+_PLAIN_RUN: Final = re.compile(rb"(?:ready\n)?(?:[?+] [0-9]{1,18}\n)*+")
+_PLAIN_CHECK: Final = re.compile(rb"(?:= [0-9]{1,18}\n)*+")
+"""What is read in bulk: most of what programs and checks say."""
 
 
 def history_of(
@@ -27,6 +32,10 @@ def history_of(
     Claims that cannot be are its trouble: an ack of what was never tried or has failed, a second
     ack, a second attempt of what was acknowledged.
     """
+    return _in_bulk(packets, cut_ns) or _line_by_line(packets, cut_ns, tracer)
+
+
+def _line_by_line(packets: Sequence[Packet], cut_ns: int, tracer: str) -> OperationHistory:
     read = lines_of_run(packets)
     attempts: dict[int, int] = {}
     acks: dict[int, int] = {}
@@ -71,6 +80,44 @@ def history_of(
     )
 
 
+def _in_bulk(packets: Sequence[Packet], cut_ns: int) -> OperationHistory | None:
+    """The same of attempts and acks alone, each once and each ack after its attempt; else None."""
+    data = b"".join(packet.data for packet in packets)
+    whole = data[: data.rfind(b"\n") + 1]
+    count = whole.count(b"\n")
+    if not 0 < count <= LINES_MAX or len(data) - len(whole) > LINE_MAX:
+        return None
+    late = max(packet.at_ns for packet in packets) > NEVER  # no clock says so
+    if late or _PLAIN_RUN.fullmatch(whole) is None:
+        return None
+    ends = np.cumsum([len(packet.data) for packet in packets])
+    breaks = np.flatnonzero(np.frombuffer(whole, dtype=np.uint8) == ord("\n"))
+    instants = np.array([packet.at_ns for packet in packets], dtype=np.int64)
+    at_ns = instants[np.searchsorted(ends, breaks, side="right")]
+    words = whole.split()
+    ready = None
+    if words[0] == b"ready":
+        ready = int(at_ns[0]) if at_ns[0] < cut_ns else None
+        words, at_ns = words[1:], at_ns[1:]
+    numbers = np.array([int(word) for word in words[1::2]], dtype=np.int64)
+    is_ack = np.array([word == b"+" for word in words[::2]], dtype=np.bool_)
+    tried, acked = np.flatnonzero(~is_ack), np.flatnonzero(is_ack & (at_ns < cut_ns))
+    order = tried[np.argsort(numbers[tried], kind="stable")]
+    names, acks = numbers[order], np.sort(numbers[acked])
+    if (names[1:] == names[:-1]).any() or (acks[1:] == acks[:-1]).any():
+        return None
+    if len(acked):
+        place = np.searchsorted(names, numbers[acked]).clip(max=max(0, len(names) - 1))
+        if not len(names) or (names[place] != numbers[acked]).any():
+            return None
+        if (order[place] > acked).any():
+            return None
+    tried, acked = (one[np.argsort(at_ns[one], kind="stable")] for one in (tried, acked))
+    return OperationHistory(
+        numbers[tried], at_ns[tried], numbers[acked], at_ns[acked], ready_ns=ready
+    )
+
+
 def _impossible(
     line: Line, attempts: dict[int, int], acks: dict[int, int], failed: set[int]
 ) -> str:
@@ -98,6 +145,9 @@ def _columns(claims: dict[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 def sighting_of(observation: Observation) -> Sighting:
     """What the program's check found in a recovered state."""
+    said = observation.lines
+    if observation.complete and said.count(b"\n") <= LINES_MAX and _PLAIN_CHECK.fullmatch(said):
+        return Sighting(lsn_ranges(map(int, said.split()[1::2])))
     read = lines_of_check(observation.lines)
     present, wrong, bad = [], [], []
     incomplete = list(read.problems)
