@@ -161,7 +161,7 @@ class FolderSandbox(Closing):
             except OSError as error:
                 raise HostError(f"cannot run the check: {error}") from error
         if not answer.isdecimal():
-            raise HostError(f"cannot run the check: {answer}")
+            raise HostError(f"cannot run the check: {answer}", hint=_REMEDY)
         return ended_check(int(answer), words, text)
 
     def _guard(self, state: Path, boot: Boot) -> _Guard:
