@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
+from powercut.explore.folder_judge import Known
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.confidence import LONGER
@@ -127,6 +129,23 @@ def record_folder(order: CaptureOrder, directory: CaptureDir) -> CaptureRecord:
     return record
 
 
+@dataclass(frozen=True)
+class Checking:
+    """What all looks at one recording share: a check, a place for states, and what is known of them
+    already."""
+
+    check: FolderSandbox
+    folder: Path
+    known: Known = field(default_factory=dict)
+
+
+@contextmanager
+def checking(recording: FolderRecording, state_s: float) -> Iterator[Checking]:
+    """A check may take `state_s` seconds.  Raises HostError as `check_of`."""
+    with scratch() as folder, check_of(recording, state_s) as check:
+        yield Checking(check, folder)
+
+
 def judge_folder(
     recording: FolderRecording,
     wanted: ExploreRequest,
@@ -134,6 +153,7 @@ def judge_folder(
     *,
     state_s: float = STATE_S,
     keep: bool = False,
+    within: Checking | None = None,
 ) -> CaptureResult:
     """Judges a recording by its check, which may take `state_s` seconds; does not write the result.
 
@@ -141,8 +161,17 @@ def judge_folder(
     DamagedRecording, HostError, also if the check is not the one that was given.
     """
     record = partial(_recorded, recording.record, state_s) if wanted.depth else None
-    with scratch() as folder, check_of(recording, state_s) as check:
-        seen = look_at_folder(recording, wanted, check, folder, on_event, keep=keep, record=record)
+    with nullcontext(within) if within else checking(recording, state_s) as of:
+        seen = look_at_folder(
+            recording,
+            wanted,
+            of.check,
+            of.folder,
+            on_event,
+            keep=keep,
+            record=record,
+            known=of.known,
+        )
     return verdict_of_capture(recording, seen, state_s=state_s)
 
 

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from powercut.campaign.folder import STATE_S, check_of, judge_folder
+from powercut.campaign.folder import STATE_S, Checking, checking, judge_folder
 from powercut.crash.states import CrashState
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import Budget, ExploreRequest, Listener
@@ -57,16 +58,17 @@ def minimize_capture(
     operation: int | None,
     budget: Budget,
     progress: Progress = nothing_told,
+    within: Checking | None = None,
 ) -> Witness:
     """The fewest lost writes that still lose something.
 
     Raises UsageError if nothing is lost, DamagedRecording, HostError.
     """
     result = recording.directory.find_result()
+    state_s = STATE_S if result is None else result.state_s
     with (
-        scratch() as folder,
-        check_of(recording, STATE_S if result is None else result.state_s) as check,
-        FolderJudge(recording, check, folder) as judge,
+        nullcontext(within) if within else checking(recording, state_s) as of,
+        FolderJudge(recording, of.check, of.folder, known=of.known) as judge,
     ):
         if not (control := judge.positive()).believed:
             raise UsageError(

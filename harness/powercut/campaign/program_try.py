@@ -25,7 +25,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.folder import CaptureOrder, judge_folder, record_folder
+from powercut.campaign.folder import (
+    CaptureOrder,
+    Checking,
+    checking,
+    judge_folder,
+    record_folder,
+)
 from powercut.campaign.folder_states import minimize_capture
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.folder_rows import Promise
@@ -151,25 +157,27 @@ def _files_tried(order: TryOrder, directory: CaptureDir) -> Iterator[FilesTried]
     wanted = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=order.seed, confirm=False)
     state_s = order.options.state_timeout
     recording = open_capture(directory, Promise.JOURNAL)
-    journal = judge_folder(recording, wanted, state_s=state_s, keep=True)
-    directory.write_result(journal)
-    yield FilesTried(journal, directory=directory)
-    posix = judge_folder(recording.under(Promise.POSIX), wanted, state_s=state_s, keep=True)
-    directory.write_exploration(posix)
-    found = FilesTried(journal, posix, directory)
-    yield found
-    for promise, result in ((Promise.JOURNAL, journal), (Promise.POSIX, posix)):
-        if result.verdict is Verdict.LOSSY:
-            yield dataclasses.replace(found, cause=_cause(recording.under(promise), result))
-            return
+    with checking(recording, state_s) as of:
+        journal = judge_folder(recording, wanted, state_s=state_s, keep=True, within=of)
+        directory.write_result(journal)
+        yield FilesTried(journal, directory=directory)
+        beyond = recording.under(Promise.POSIX)
+        posix = judge_folder(beyond, wanted, state_s=state_s, keep=True, within=of)
+        directory.write_exploration(posix)
+        found = FilesTried(journal, posix, directory)
+        yield found
+        for under, result in ((recording, journal), (beyond, posix)):
+            if result.verdict is Verdict.LOSSY:
+                yield dataclasses.replace(found, cause=_cause(under, result, of))
+                return
 
 
-def _cause(recording: FolderRecording, result: CaptureResult) -> str:
+def _cause(recording: FolderRecording, result: CaptureResult, of: Checking) -> str:
     """For want of what the files lose something.  Raises PowercutError."""
     examples = (one for found in result.explored.findings for one in found.examples)
     state = next((one.id for one in examples if one.id), None)
     budget = Budget(_WITNESS_STATES)
-    witness = minimize_capture(recording, state, operation=None, budget=budget)
+    witness = minimize_capture(recording, state, operation=None, budget=budget, within=of)
     write_witness(recording.directory.path, witness)
     return witness.cause
 

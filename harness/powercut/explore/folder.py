@@ -34,7 +34,7 @@ from powercut.explore.confirmation import LastWord
 from powercut.explore.depth import SecondCuts, StateCount
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.findings import FindingCollector
-from powercut.explore.folder_judge import Answer, Check, FolderJudge
+from powercut.explore.folder_judge import Answer, Check, FolderJudge, Known
 from powercut.explore.medium import BulkReader, RecordedCell
 from powercut.explore.request import PER_POLICY, ExploreRequest, Listener
 from powercut.explore.state_map import StateMapper
@@ -64,14 +64,15 @@ def look_at_folder(
     *,
     keep: bool = False,
     record: RecordCheck | None = None,
+    known: Known | None = None,
 ) -> FolderSeen:
     """Looks at states until the budget is used up; at none of a recording that its host has
     damaged, or whose check cannot be believed.
 
-    `record` is for second cuts.  With `keep` the states that its findings tell of are kept beside
-    the recording.  Raises HostError.
+    `record` is for second cuts; nothing is checked that is `known`.  With `keep` the states that
+    its findings tell of are kept beside the recording.  Raises HostError.
     """
-    with FolderJudge(recording, check, scratch, jobs=wanted.jobs) as judge:
+    with FolderJudge(recording, check, scratch, jobs=wanted.jobs, known=known) as judge:
         cuts = None if record is None else FolderCuts(judge, recording.promise, record, scratch)
         medium = FolderMedium(recording, judge, cuts)
         run = ExplorerRun(medium, wanted, on_event, keep=keep)

@@ -48,6 +48,10 @@ Answer = Callable[[], StateJudgement]
 """Waits for what came of a state.  Raises HostError."""
 
 
+Known = dict[bytes, Future[Observation]]
+"""What a check has said of folders, under either promise, by what they are made of."""
+
+
 class Check(Protocol):
     """Says what it finds in a folder that a cut may have left."""
 
@@ -66,7 +70,9 @@ class FolderJudge(Closing):
         scratch: Path,
         *,
         jobs: int = 1,
+        known: Known | None = None,
     ) -> None:
+        """Nothing is checked that is `known`, to which it adds what it checks."""
         self.space = recording.space
         self.recording = recording
         self.tests = 0
@@ -74,7 +80,7 @@ class FolderJudge(Closing):
         self._scratch = scratch
         self.reads: CheckReads | None = None
         self._own_words: frozenset[str] = frozenset()
-        self._known: dict[bytes, Future[Observation]] = {}
+        self._known: Known = {} if known is None else known
         self._asked: set[bytes] = set()
         self._whole = fingerprint(self._at_cut())
         self.jobs = jobs
@@ -83,6 +89,8 @@ class FolderJudge(Closing):
     def close(self) -> None:
         """Waits for the checks that have begun, and starts no other."""
         self._pool.shutdown(cancel_futures=True)
+        for name in [name for name, one in self._known.items() if one.cancelled()]:
+            del self._known[name]
 
     def judge(self, state: CrashState) -> Judgement:
         """What the check finds in `state`.  Raises HostError."""
