@@ -31,7 +31,7 @@ from powercut.disk.pclog import injected_errors
 from powercut.model.errors import UsageError
 from powercut.model.verdict import Verdict
 from powercut.paths import BUILD, PROGRAMS
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
 

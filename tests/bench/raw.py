@@ -16,8 +16,7 @@ from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.explore.state_images import StateImages
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import TrialRecording, open_trial
+from powercut.recording.sealed import SealedTrial, TrialRecording, open_trial
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image
 from powercut.store.layout import ResultDir

@@ -34,7 +34,7 @@ from powercut.model.verdict import Verdict
 from powercut.model.versions import HOST
 from powercut.paths import PROGRAMS
 from powercut.recording.disk import DiskRecording
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
 

@@ -15,7 +15,6 @@ import pytest
 from handmade import Handmade
 
 from powercut.checkers.acks import check_acks
-from powercut.checkers.exposure import check_exposure
 from powercut.crash.dating import NO_ROUND_TRIPS, AckDating, date_acks, earliest_acks
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
@@ -24,6 +23,7 @@ from powercut.model.history import Handover, History, RoundTrips
 from powercut.model.operations import AckBasis
 from powercut.model.units import NEVER
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
+from powercut.verdict.records import check_exposure
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
 

@@ -21,8 +21,7 @@ from powercut.crash.legality import why_illegal
 from powercut.model.errors import DamagedRecording
 from powercut.recording import state_ref
 from powercut.recording.disk_places import filesystem_of, places_of
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import Parameters
 from powercut.store.layout import ResultDir

@@ -2,8 +2,7 @@
 """Recordings that no machine has made: of a record and what was promised."""
 
 from powercut.model.timeline import Timeline
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import TrialRecording, recording_of
+from powercut.recording.sealed import SealedTrial, TrialRecording, recording_of
 from powercut.store.trial_dir import TrialDir, TrialRecord
 from powercut.workload.port import Promises
 

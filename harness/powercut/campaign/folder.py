@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,32 +22,44 @@ from powercut.crash.explore import InstantKind
 from powercut.crash.folder import FolderSpace
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import kinds_of
+from powercut.crash.states import CrashState
 from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
-from powercut.explore.folder_judge import Known
+from powercut.explore.folder_judge import FolderJudge, Known
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.confidence import LONGER
-from powercut.model.errors import DamagedRecording, HostError
+from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.folder import FolderTimeline
 from powercut.model.machine_identity import Boot, MachineIdentity
+from powercut.model.named_path import files_below
+from powercut.model.printable import printable
 from powercut.model.units import NEVER
 from powercut.recording.consent import require_consent_to
-from powercut.recording.folder import FolderRecording
+from powercut.recording.folder import (
+    ALL_MODE_BITS,
+    PERMISSIONS,
+    FolderRecording,
+    build_tree,
+)
 from powercut.recover.native.folder import (
     FolderSandbox,
     confined_command,
     sharing_command,
+    shell_in_folder,
     written_elsewhere,
 )
 from powercut.rig.folder import CapturedFolder
 from powercut.rig.folder_acks import FolderAcks
 from powercut.rig.folder_check import RecordedCheck, record_check
 from powercut.rig.host_files import command_sha256, program_changed
-from powercut.rig.kept_inodes import kept_inodes
 from powercut.rig.scratch import scratch
+from powercut.store.files import host_errors
 from powercut.store.folder import RECORD, CaptureDir, CaptureRecord, CaptureResult
+from powercut.store.witness import Witness
 from powercut.verdict.folder import verdict_of_capture
+from powercut.witness.folder import minimize_folder
+from powercut.witness.search import Progress, nothing_told
 from powercut.workload.program.claims import history_of
 
 STATE_S: Final = 60.0
@@ -289,3 +304,138 @@ def operations_before_newest(folder: FolderTimeline) -> int:
         return 0
     newest = max(space.rows[at].request.submitted_ns for at in first.tolist())
     return int(np.sort(history.ack_ns).searchsorted(newest))
+
+
+# Which files hold the inode number of another, as a store does that knows its files by these.
+#
+# In the folder of a crash state, which is made anew, files have other numbers; so such a store
+# finds none of its files there, although a machine that was cut would.
+
+_SEARCHED_MAX: Final = 1 << 20
+"""Bytes of a file."""
+
+_FILES_MAX: Final = 256
+_NUMBER_MIN: Final = 10_000
+"""Numbers below stand in files for other reasons."""
+
+_DECIMAL: Final = re.compile(rb"[0-9]{5,20}")
+_WORD: Final = 8
+
+
+def kept_inodes(folder: Path) -> tuple[str, ...]:
+    """Their paths in `folder`, as far as can be seen soon: numbers in decimal digits, or as a word
+    of 8 bytes where such a word would lie."""
+    files = []
+    for path in files_below(folder, "*", of_results=False)[:_FILES_MAX]:
+        try:
+            if stat.S_ISREG((found := path.lstat()).st_mode):
+                files.append((path, found.st_ino))
+        except OSError:  # it has gone
+            continue
+    numbers = {number for _, number in files if number >= _NUMBER_MIN}
+    holding = (path for path, own in files if _numbers_in(path) & (numbers - {own}))
+    return tuple(printable(str(path.relative_to(folder))) for path in holding)
+
+
+def _numbers_in(path: Path) -> set[int]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_SEARCHED_MAX)
+    except OSError:
+        return set()
+    words = memoryview(data)[: len(data) // _WORD * _WORD].cast("Q")
+    return {int(digits) for digits in _DECIMAL.findall(data)} | set(words)
+
+
+# What is done with crash states of a captured folder: explored, minimised, written, entered.
+
+
+@dataclass(frozen=True)
+class WrittenFolder:
+    """How much a crash state holds that was written out, in files, folders and bytes."""
+
+    files: int
+    folders: int
+    size: int
+
+
+def explore_folder(
+    recording: FolderRecording, wanted: ExploreRequest, on_event: Listener = lambda _: None
+) -> CaptureResult:
+    """Looks at more states; keeps what it has found beside the recording.
+
+    Raises DamagedRecording, HostError.
+    """
+    before = recording.directory.find_result()
+    state_s = STATE_S if before is None else before.state_s
+    result = judge_folder(recording, wanted, on_event, state_s=state_s, keep=True)
+    recording.directory.write_exploration(result)
+    return result
+
+
+def minimize_capture(
+    recording: FolderRecording,
+    state: str | None,
+    *,
+    operation: int | None,
+    budget: Budget,
+    progress: Progress = nothing_told,
+    within: Checking | None = None,
+) -> Witness:
+    """The fewest lost writes that still lose something.
+
+    Raises UsageError if nothing is lost, DamagedRecording, HostError.
+    """
+    result = recording.directory.find_result()
+    state_s = STATE_S if result is None else result.state_s
+    with (
+        nullcontext(within) if within else checking(recording, state_s) as of,
+        FolderJudge(recording, of.check, of.folder, known=of.known) as judge,
+    ):
+        if not (control := judge.positive()).believed:
+            raise UsageError(
+                f"{recording.directory.path}: {control.message}",
+                hint="look at what is there (powercut shell), mend the check, and record again",
+            )
+        return minimize_folder(
+            recording, judge, state, operation=operation, budget=budget, progress=progress
+        )
+
+
+def write_state(recording: FolderRecording, state: CrashState, target: Path) -> WrittenFolder:
+    """Makes the new folder `target` of a crash state, in which nothing is setuid or setgid.
+
+    Raises UsageError, HostError.
+    """
+    with host_errors(target):
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UsageError(
+                f"{target}: exists already", hint="give the name of a new or an empty folder"
+            )
+        target.mkdir(parents=True, exist_ok=True)
+    _build(recording, state, target, PERMISSIONS)
+    files = folders = size = 0
+    for place, below, names in os.walk(target):
+        folders += len(below)
+        files += len(names)
+        size += sum((Path(place) / one).lstat().st_size for one in names)
+    return WrittenFolder(files, folders, size)
+
+
+def enter_state(recording: FolderRecording, state: CrashState, commands: str | None) -> int:
+    """A shell that finds the state where the captured folder was; or runs `commands` in it.
+
+    Returns its exit status.  The state is gone afterwards.  Raises HostError.
+    """
+    with scratch() as folder:
+        target = folder / "state"
+        target.mkdir()
+        _build(recording, state, target)
+        return shell_in_folder(target, Path(recording.record.folder), commands)
+
+
+def _build(
+    recording: FolderRecording, state: CrashState, target: Path, mode_bits: int = ALL_MODE_BITS
+) -> None:
+    space = recording.space
+    build_tree(space, space.tree(state), target, mode_bits=mode_bits)

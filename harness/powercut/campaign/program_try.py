@@ -30,9 +30,9 @@ from powercut.campaign.folder import (
     Checking,
     checking,
     judge_folder,
+    minimize_capture,
     record_folder,
 )
-from powercut.campaign.folder_states import minimize_capture
 from powercut.campaign.runner import run_scenarios
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget, ExploreRequest

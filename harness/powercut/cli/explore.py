@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from powercut.cli.extras import foreign_logs
-from powercut.cli.folder_states import explore_capture
 from powercut.cli.lookup import find_trials, is_capture, is_import
 from powercut.cli.options import (
     RESULT_HELP,
@@ -22,9 +21,11 @@ from powercut.cli.options import (
     engine_option,
     jobs_option,
     json_option,
+    promise_named,
     promise_option,
     recording_argument,
     recovery_kernel_option,
+    refuse_others,
     root_seed_option,
     run_check_option,
 )
@@ -53,6 +54,7 @@ POLICIES = (
     "random-subsets",
 )
 GROUPED = "representatives"
+_OF_FOLDERS = ("policies", "at", "budget", "jobs", "seed", "depth", "promise", "json_file")
 INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 
 
@@ -140,18 +142,8 @@ def explore(
     """
     require_works_on("explore", recording)
     if is_capture(recording):
-        return explore_capture(
-            recording,
-            policies=policies,
-            at=at,
-            budget=budget,
-            jobs=jobs,
-            seed=seed,
-            depth=depth,
-            promise=promise,
-            json_file=json_file,
-        )
-    if promise is not None:
+        refuse_others(_OF_FOLDERS)
+    elif promise is not None:
         raise UsageError("--promise is for captured folders", hint="leave it out")
     if is_import(recording):
         _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), cluster=cluster)
@@ -168,15 +160,41 @@ def explore(
         budget=Budget.parse(budget),
         engine=engine,
         kernel=recovery_kernel,
-        jobs=jobs or jobs_by_default(),
+        jobs=jobs or (1 if is_capture(recording) else jobs_by_default()),
         seed=seed,
         prune=Prune(prune),
-        confirm=confirm,
+        confirm=confirm and not is_capture(recording),
         after=after or 0,
         depth=depth,
         atomic_unit=None if atomic_unit is None else int(atomic_unit),
     )
+    if is_capture(recording):
+        return _explore_folder(recording, wanted, promise, json_file)
     return _explore_trials(find_trials(recording), wanted, cluster, json_file)
+
+
+def _explore_folder(
+    path: Path, wanted: ExploreRequest, promise: str | None, json_file: Path | None
+) -> int:
+    """Looks at more states; exit status as that of `capture`."""
+    from powercut.campaign.folder import explore_folder, progress_text
+    from powercut.cli.capture import exit_status
+    from powercut.recording.folder import open_capture
+    from powercut.report.publish import write_recording_page
+    from powercut.report.terminal.folder import print_capture
+    from powercut.store.folder import CaptureDir
+
+    recording = open_capture(CaptureDir(path.resolve()), promise_named(promise))
+    console = console_beside(json_file)
+    with console.status("looking at crash states") as status:
+        result = explore_folder(
+            recording, wanted, lambda event: status.update(progress_text(event))
+        )
+    folder = recording.directory.path
+    write_recording_page(folder)
+    print_capture(console, recording.record, result, folder)
+    write_json(result.model_dump_json(indent=1), json_file)
+    return exit_status(result.verdict)
 
 
 def _explore_trials(

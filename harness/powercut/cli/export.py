@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from powercut.cli.extras import foreign_logs, with_options
-from powercut.cli.folder_states import refuse_others
 from powercut.cli.lookup import is_capture
 from powercut.cli.options import (
     FILE,
@@ -17,6 +16,7 @@ from powercut.cli.options import (
     force_option,
     json_option,
     recording_argument,
+    refuse_others,
     run_check_option,
     state_argument,
 )
@@ -116,7 +116,7 @@ def _state(
     recording: Path, state: str, output: Path, say: Speaker, *, force: bool
 ) -> dict[str, Any]:
     """As an image, or of a captured folder as a folder."""
-    from powercut.campaign.folder_states import write_state
+    from powercut.campaign.folder import write_state
     from powercut.recording.folder import FolderRecording
     from powercut.recording.materialize import materialize
     from powercut.recording.open_recording import open_recording

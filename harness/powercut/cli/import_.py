@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from powercut.cli.extras import foreign_logs, with_options
-from powercut.cli.folder_states import refuse_others
 from powercut.cli.lookup import is_bundle
-from powercut.cli.options import FILE, json_option
+from powercut.cli.options import FILE, json_option, refuse_others
 from powercut.cli.output import Speaker, write_json_object
 from powercut.model.errors import UsageError
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import click
 
-from powercut.cli.folder_states import promise_named, refuse_others
 from powercut.cli.options import (
     STATE_EPILOG,
     budget_option,
     engine_option,
     json_option,
+    promise_named,
     promise_option,
     recording_argument,
     recovery_kernel_option,
+    refuse_others,
     run_check_option,
     state_argument,
 )
@@ -55,7 +56,7 @@ def minimize(
 ) -> int:
     """Finds the smallest set of lost writes that still loses a record, and explains it."""
     require_works_on("minimize", recording)
-    from powercut.campaign.folder_states import minimize_capture
+    from powercut.campaign.folder import minimize_capture
     from powercut.explore.request import Budget
     from powercut.recording.folder import FolderRecording
     from powercut.recording.open_recording import open_recording

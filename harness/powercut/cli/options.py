@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from powercut.cli import completion
 from powercut.model.errors import UsageError
@@ -21,6 +22,7 @@ from powercut.paths import RESULTS
 
 if TYPE_CHECKING:
     from powercut.campaign.confidence import Aim
+    from powercut.crash.folder_rows import Promise
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -334,3 +336,27 @@ def confidence_aim(
     from powercut.campaign.confidence import AT_MOST, Aim
 
     return Aim(confidence, AT_MOST if at_most is None else at_most)
+
+
+def promise_named(name: str | None) -> Promise | None:
+    """The promise of that name; None without one."""
+    from powercut.crash.folder_rows import Promise
+
+    return None if name is None else Promise(name)
+
+
+def refuse_others(
+    own: Collection[str],
+    what: str = "a captured folder",
+    hint: str = "leave it out; docs/captured-folders.md has what there is",
+) -> None:
+    """Raises UsageError if an option was given that says nothing of `what`."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and isinstance(parameter, click.Option) and name not in (*own, "run_check"):
+            raise UsageError(
+                f"{parameter.opts[0]} says nothing of {what}",
+                hint=hint,
+            )

@@ -44,7 +44,7 @@ def shell(recording: Path, state: str, no_terminal: bool) -> int:
     chosen = resolve_state(opened, state)
     echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
     if isinstance(opened, FolderRecording):
-        from powercut.campaign.folder_states import enter_state
+        from powercut.campaign.folder import enter_state
 
         echo(
             f"{opened.record.folder} is the crash state, and gone at the end; all else is this "

@@ -11,9 +11,8 @@ import click
 
 from powercut.cli import completion
 from powercut.cli.extras import foreign_logs
-from powercut.cli.folder_states import refuse_others
 from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result, find_trials
-from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option
+from powercut.cli.options import EVIDENCE_HELP, FILE, evidence_argument, json_option, refuse_others
 from powercut.cli.output import Speaker, console_beside, echo, write_json
 from powercut.model.errors import UsageError
 

@@ -11,12 +11,12 @@ import click
 from powercut.cli.capture import verify_capture
 from powercut.cli.export import say_state
 from powercut.cli.extras import foreign_logs, with_options
-from powercut.cli.folder_states import refuse_others
 from powercut.cli.lookup import Evidence, certificate_file, evidence_of, find_result
 from powercut.cli.options import (
     EVIDENCE_HELP,
     evidence_argument,
     json_option,
+    refuse_others,
     run_check_option,
 )
 from powercut.cli.output import TROUBLE, Speaker, console_beside, write_json

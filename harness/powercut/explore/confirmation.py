@@ -26,7 +26,7 @@ from powercut.model.errors import HostError
 from powercut.model.positive import WHOLE_LOSES, Whole
 from powercut.model.verdict import Confirmed, Finding, losses
 from powercut.recording.instants import plain_state
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.scenario.place import Files, place_of

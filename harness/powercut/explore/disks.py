@@ -37,7 +37,7 @@ from powercut.recording import state_ref
 from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_files import places_on
 from powercut.recording.disk_places import UNKNOWN
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.uml.kernel import UmlKernel
 from powercut.rig.engine_choice import choose_engine

@@ -23,8 +23,7 @@ from powercut.recording import state_ref
 from powercut.recording.disk import cut_state
 from powercut.recording.disk_files import names_of
 from powercut.recording.disk_places import NamesWrites, Part
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import TrialRecording, open_trial
+from powercut.recording.sealed import SealedTrial, TrialRecording, open_trial
 from powercut.store.exploration import ExploreResult, FoundState, read_exploration
 from powercut.store.trial_dir import TrialDir
 from powercut.store.trial_result import TrialResult

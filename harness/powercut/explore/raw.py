@@ -37,7 +37,7 @@ from powercut.model.confidence import AcksLookedAt
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image

@@ -33,7 +33,7 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
 from powercut.recording.disk import cut_state
-from powercut.recording.trial_recording import TrialRecording, open_trial
+from powercut.recording.sealed import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engine_shelf import EngineShelf

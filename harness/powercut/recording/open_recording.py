@@ -12,7 +12,7 @@ from powercut.model.extras import loaded, registered
 from powercut.model.named_path import files_below
 from powercut.recording.disk import DiskRecording
 from powercut.recording.folder import FolderRecording, open_capture
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.trial_dir import TRIAL_FILE, TrialDir
 

@@ -25,12 +25,6 @@ BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 UP_S: Final = 20
 """Seconds since the machine has booted again."""
 
-BOOT_OF_THE_HOST: Final = (
-    "a program that asks the kernel when the machine booted: its check sees the boot of this host, "
-    "as if nothing had been cut, since no time namespace can be made here (Linux 5.6 has them)"
-)
-"""What a verdict says of a program that ran on the host's kernel where `new_clocks` are not had."""
-
 _TRY_S: Final = 20.0
 
 

@@ -11,11 +11,17 @@ from powercut.model.outside import UNKNOWN_OUTSIDE
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import UNKNOWN_READS
 from powercut.rig.commands import is_pressed
-from powercut.sandbox.rebooted import BOOT_OF_THE_HOST, new_clocks
+from powercut.sandbox.rebooted import new_clocks
 from powercut.scenario.choices import Writeback
 from powercut.scenario.machines import LOOP
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.trial_dir import TrialRecord
+
+BOOT_OF_THE_HOST: Final = (
+    "a program that asks the kernel when the machine booted: its check sees the boot of this host, "
+    "as if nothing had been cut, since no time namespace can be made here (Linux 5.6 has them)"
+)
+"""What a verdict says of a program that ran on the host's kernel where `new_clocks` are not had."""
 
 _WRITEBACK: Final = (
     "an order of writes that is the page cache's to choose: {}, and in a short run a kernel writes "

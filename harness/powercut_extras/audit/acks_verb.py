@@ -23,7 +23,7 @@ def acks(recording: Path, json_file: Path | None) -> int:
     if is_import(recording):
         return foreign_logs().tell(recording, json_file=json_file)
     from powercut.crash.exposure import exposure
-    from powercut.recording.trial_recording import open_trial
+    from powercut.recording.sealed import open_trial
     from powercut.report.terminal.exploration import print_exposure
 
     console = console_beside(json_file)

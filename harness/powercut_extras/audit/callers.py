@@ -33,7 +33,7 @@ import numpy.typing as npt
 from powercut.model.operations import AckBasis, OperationHistory, Packet
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.scenario.settings import ProgramSettings
 from powercut.workload.program.guest_clock import bounded
 from powercut.workload.program.lines import lines_of_run

@@ -31,7 +31,7 @@ from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.model.verdict import lsn_ranges
 from powercut.recording.disk_files import places_on
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.rig import commands
 from powercut.workload.port import Recognised
 from powercut_extras.audit.callers import callers_of

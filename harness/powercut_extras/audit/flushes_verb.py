@@ -45,7 +45,7 @@ def flushes(
     acknowledged without any.  It is kept in audit.json, of which the recording's page draws it.
     """
     from powercut.explore.request import Budget
-    from powercut.recording.trial_recording import open_trial
+    from powercut.recording.sealed import open_trial
     from powercut.rig.engine_choice import choose_engine
     from powercut_extras.audit.flushes import audit as run
     from powercut_extras.audit.stored import write_audit

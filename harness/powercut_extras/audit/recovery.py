@@ -29,7 +29,7 @@ from powercut.explore.state_judge import StateJudge
 from powercut.model.errors import HostError
 from powercut.model.verdict import Finding, LsnRange, Verdict
 from powercut.recording.consent import require_consent
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.rig import require_recorded_program
 from powercut_extras.audit.promise_worth import Dependence

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.campaign.folder import check_of
-from powercut.campaign.folder_states import minimize_capture
+from powercut.campaign.folder import check_of, minimize_capture
 from powercut.crash.folder_rows import Promise
 from powercut.explore.request import Budget
 from powercut.model.errors import HostError, UsageError

@@ -20,8 +20,7 @@ from powercut.campaign.resume import earlier_result
 from powercut.campaign.verify import verify
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, Verdict
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.store.layout import ResultDir
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.record import TrialJob

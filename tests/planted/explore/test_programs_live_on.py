@@ -32,7 +32,7 @@ from powercut.model.errors import HostError
 from powercut.model.operations import Packet
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording import state_ref
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands
 from powercut.rig.recovery import going_on

@@ -32,7 +32,7 @@ from powercut.explore.worker import LocalWorker
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.recover.plan import GoOn
 from powercut.recover.uml.engine import UmlEngine, unavailable
 from powercut.rig import commands

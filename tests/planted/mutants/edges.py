@@ -119,13 +119,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_H}/workload/program/claims.py",
         (
             "ack-before-the-cut",
-            At("history_of", "line.at_ns >= cut_ns"),
+            At("_line_by_line", "line.at_ns >= cut_ns"),
             "line.at_ns >= cut_ns - 1",
             "what was acknowledged in the nanosecond before the cut is not required",
         ),
         (
             "ends-at-an-impossible-claim",
-            At("history_of", "if problem:\n    trouble.add(problem)\n    continue"),
+            At("_line_by_line", "if problem:\n    trouble.add(problem)\n    continue"),
             "if problem:\n    trouble.add(problem)\n    break",
             "what is acknowledged after a claim that cannot be is not required",
         ),

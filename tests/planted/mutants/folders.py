@@ -126,7 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *inodes(
-        f"{_H}/rig/kept_inodes.py",
+        f"{_H}/campaign/folder.py",
         (
             "own-number-counts",
             At("kept_inodes", "numbers - {own}"),
@@ -165,8 +165,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "write-keeps-the-time",
-            At("FolderSpace._touch", "replace(attributes[number], change_ns=at)"),
-            "replace(attributes[number])",
+            At("FolderSpace._touch", "times.update(dict.fromkeys(changed, at))"),
+            "None",
             "a write leaves a file's time as it was",
         ),
         (

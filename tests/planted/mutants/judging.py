@@ -200,7 +200,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *checkers(
-        f"{_P}/checkers/exposure.py",
+        f"{_P}/verdict/records.py",
         (
             "exposed-forgiven",
             At("check_exposure", "exposed.any()"),

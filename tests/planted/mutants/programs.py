@@ -573,19 +573,19 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/workload/program/claims.py",
         (
             "acks-after-the-cut",
-            At("history_of", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
+            At("_line_by_line", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
             "False",
             "what was said after the cut is required",
         ),
         (
             "attempts-before-the-cut",
-            At("history_of", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
+            At("_line_by_line", "line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT"),
             "line.at_ns >= cut_ns",
             "an attempt that is announced late was never made",
         ),
         (
             "impossible-claims",
-            At("history_of", ("if problem:\n    trouble.add(problem)\n    continue")),
+            At("_line_by_line", ("if problem:\n    trouble.add(problem)\n    continue")),
             ("if False:\n    trouble.add(problem)\n    continue"),
             "claims that cannot be are taken",
         ),

@@ -60,6 +60,7 @@ PROGRAMS = Suite(
     (make("guests/uml", "{build}/lib/uml-stamp.so"),),
     (
         pytest("tests/unit/workload"),
+        pytest("tests/property/test_program_lines.py"),
         pytest("tests/unit/workloads/test_files_oracle.py"),
         pytest("tests/unit/trial/test_contract.py"),
         pytest("tests/unit/channel/test_lines_received.py"),
@@ -160,6 +161,7 @@ EDGES = Suite(
     (),
     (
         pytest("tests/unit/crash/test_folder_instants.py"),
+        pytest("tests/property/test_program_lines.py"),
         pytest(
             "tests/unit/workload/test_operations.py",
             "tests/unit/workload/test_program_positive.py",

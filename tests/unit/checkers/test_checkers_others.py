@@ -4,7 +4,6 @@
 from handmade import Handmade, history
 
 from powercut.checkers.agreement import check_agreement, explain_losses
-from powercut.checkers.exposure import check_exposure
 from powercut.checkers.judge import judge, run_checkers
 from powercut.checkers.reading import reading_of
 from powercut.checkers.wal import check_log
@@ -14,6 +13,7 @@ from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.verdict.controls import ControlOutcome, check_controls
 from powercut.verdict.judge import check_environment
+from powercut.verdict.records import check_exposure
 from powercut.wal import record as wal
 from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 

@@ -16,7 +16,7 @@ from powercut.explore.disks import DiskMedium
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.request import ExploreRequest
 from powercut.model.contract import DeviceContract
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
     DiskSettings,

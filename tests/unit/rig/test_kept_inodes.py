@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from powercut.rig import kept_inodes as searched
-from powercut.rig.kept_inodes import kept_inodes
+from powercut.campaign import folder as searched
+from powercut.campaign.folder import kept_inodes
 
 
 @pytest.fixture

@@ -34,8 +34,7 @@ from powercut.model.outside import UNKNOWN_OUTSIDE, Outside
 from powercut.model.positive import Whole
 from powercut.model.reads import UNKNOWN_READS, CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.rig import commands
 from powercut.rig.engine_choice import EngineChoice
 from powercut.scenario.plan import Trial, Trigger, TriggerKind

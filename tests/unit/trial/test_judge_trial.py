@@ -18,7 +18,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.failure import Failure
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.wal.layout import SlotState
 
 RECORD = 512

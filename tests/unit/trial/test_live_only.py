@@ -17,8 +17,7 @@ from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.verdict import EvidenceLevel, FindingKind, Verdict
 from powercut.paths import CACHE
 from powercut.recording.open_recording import open_recording
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.load import parse_scenario

@@ -19,8 +19,7 @@ from powercut.explore.confirmation import last_word
 from powercut.explore.trial import RecoveredStates
 from powercut.model.observation import Observation
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.image_open import write_image
 from powercut.store.exploration import read_exploration

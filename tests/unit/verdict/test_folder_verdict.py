@@ -13,7 +13,6 @@ from powercut.model.outside import Outside
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
 from powercut.store.exploration import (
     ExplorationFinding,
     ExploreCoverage,
@@ -23,6 +22,7 @@ from powercut.store.exploration import (
 from powercut.store.folder import FolderSeen
 from powercut.verdict import untested
 from powercut.verdict.folder import verdict_of_capture
+from powercut.verdict.untested import BOOT_OF_THE_HOST
 
 
 def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=(), inodes=()):

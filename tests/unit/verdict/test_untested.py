@@ -10,7 +10,6 @@ from extras import extra
 from powercut.model.operations import Pressed
 from powercut.model.withheld import Withheld
 from powercut.rig.commands import is_pressed
-from powercut.sandbox.rebooted import BOOT_OF_THE_HOST
 from powercut.scenario.choices import Writeback
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings, WalSettings
@@ -18,7 +17,7 @@ from powercut.store.trial_dir import TrialRecord
 from powercut.trial.job import RecordingInProgress
 from powercut.trial.system import KernelSystem
 from powercut.verdict import untested
-from powercut.verdict.untested import untested_of, untested_of_program
+from powercut.verdict.untested import BOOT_OF_THE_HOST, untested_of, untested_of_program
 
 
 def program(**settings) -> ProgramSettings:

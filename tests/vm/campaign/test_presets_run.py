@@ -11,7 +11,7 @@ from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import SCENARIOS
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.scenario.load import parse_scenario, preset_text
 from powercut.store.layout import ResultDir
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.layout import ResultDir
 
 pytestmark = pytest.mark.nightly

@@ -9,7 +9,7 @@ import pytest
 
 from powercut.model.operations import AckBasis
 from powercut.model.verdict import LsnRange
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.layout import ResultDir
 
 pytestmark = pytest.mark.nightly

@@ -11,7 +11,7 @@ import pytest
 
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.store.layout import ResultDir
 
 LOG = "layout: recycled, capacity: 4 MiB, record: 4 KiB, align: 4096, direct: true"

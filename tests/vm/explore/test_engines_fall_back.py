@@ -15,8 +15,7 @@ from powercut.explore.explorer import explore
 from powercut.explore.request import Budget, ExploreRequest
 from powercut.model.events import Notice
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.recover.uml.engine import unavailable
 from powercut.store.exploration import read_exploration
 from powercut.store.witness import read_witness

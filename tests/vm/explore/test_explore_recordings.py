@@ -24,8 +24,7 @@ from powercut.explore.trial import as_before, wanted_by
 from powercut.model.errors import DamagedRecording
 from powercut.model.verdict import FindingKind, LsnRange, Origin, Verdict
 from powercut.recording import state_ref
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.recover.raw import unavailable as no_raw
 from powercut.recover.uml.engine import unavailable as no_uml
 from powercut.store.exploration import read_exploration, write_exploration

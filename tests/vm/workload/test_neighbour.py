@@ -16,7 +16,7 @@ from powercut.model.operations import Pressed
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.paths import PROGRAMS
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.recover.uml.boot import unavailable
 from powercut.scenario.load import load_scenario
 from powercut.store.layout import ResultDir

@@ -13,7 +13,7 @@ from command_line import plain_word
 from powercut.campaign.runner import run_scenarios
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Verdict
-from powercut.recording.trial_recording import TrialRecording, open_trial
+from powercut.recording.sealed import TrialRecording, open_trial
 from powercut.recover.uml.boot import unavailable
 from powercut.scenario.load import load_scenario
 from powercut.store.layout import ResultDir

@@ -10,7 +10,7 @@ from powercut.campaign.runner import run_scenarios
 from powercut.cli.lookup import find_trials
 from powercut.explore.request import Budget
 from powercut.model.verdict import LsnRange, Verdict
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.recover.uml.engine import unavailable
 from powercut_extras.audit.flushes import audit
 from powercut_extras.audit.stored import Asker, Worth

@@ -25,7 +25,7 @@ from powercut.model.operations import AckBasis, Packet, Pressed
 from powercut.model.reads import CheckReads
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.paths import CACHE
-from powercut.recording.trial_recording import TrialRecording
+from powercut.recording.sealed import TrialRecording
 from powercut.rig.commands import base_image, recovery_plan
 from powercut.rig.guest_engine import GuestEngine
 from powercut.rig.recovery import going_on

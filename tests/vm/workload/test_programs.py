@@ -18,7 +18,7 @@ from powercut.cli.lookup import find_trials
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import Verdict
 from powercut.paths import ROOT
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import open_trial
 from powercut.recover.uml.boot import UmlProcess, unavailable
 from powercut.recover.uml.proof import uml_proof
 from powercut.scenario.load import load_scenario

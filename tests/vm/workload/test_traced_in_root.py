@@ -14,8 +14,7 @@ from powercut.cli.lookup import find_trials
 from powercut.explore.request import Budget
 from powercut.model.operations import Packet
 from powercut.model.verdict import Verdict
-from powercut.recording.sealed import SealedTrial
-from powercut.recording.trial_recording import open_trial
+from powercut.recording.sealed import SealedTrial, open_trial
 from powercut.recover.uml.boot import unavailable
 from powercut.workload.program.sync_trace import TRACER, read_trace
 from powercut_extras.audit.flushes import audit
