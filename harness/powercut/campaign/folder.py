@@ -22,6 +22,7 @@ from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import Check
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
+from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.confidence import LONGER
 from powercut.model.errors import DamagedRecording, HostError
@@ -151,6 +152,17 @@ def judge_folder(
             recording, promise, wanted, check, folder, on_event, keep=keep, record=record
         )
     return verdict_of_capture(recording, promise, seen, state_s=state_s)
+
+
+def judge_again(directory: CaptureDir) -> CaptureResult:
+    """As `judge_folder`, by the promise and the limits of its result, else by the usual ones."""
+    before = directory.find_result()
+    if before is None:
+        seed = directory.read_record().seed
+        usual = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=seed, confirm=False)
+        return judge_folder(directory, Promise.JOURNAL, usual)
+    wanted = request_of(before)
+    return judge_folder(directory, Promise(before.promise), wanted, state_s=before.state_s)
 
 
 def check_of(recording: CaptureRecording, state_s: float) -> Check:

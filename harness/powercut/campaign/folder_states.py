@@ -104,12 +104,16 @@ def minimize_capture(
 
 
 def write_state(directory: CaptureDir, name: str, target: Path) -> WrittenFolder:
+    """As `write_folder`, of the state of that name."""
+    recording = open_capture(directory)
+    return write_folder(recording, resolve_folder_state(recording, name), target)
+
+
+def write_folder(recording: CaptureRecording, named: NamedState, target: Path) -> WrittenFolder:
     """Makes the new folder `target` of a crash state, in which nothing is setuid or setgid.
 
     Raises UsageError, HostError.
     """
-    recording = open_capture(directory)
-    named = resolve_folder_state(recording, name)
     with host_errors(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise UsageError(

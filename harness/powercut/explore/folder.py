@@ -87,6 +87,23 @@ def look_at_folder(
         return FolderSeen(explored, (), control, positive, judge.reads)
 
 
+def states_at_cut(recording: CaptureRecording, space: FolderSpace) -> tuple[CrashState, ...]:
+    """Those that are looked at first: the least and the most that the cut may have left."""
+    cut = recording.record.cut_ns
+    return (
+        CrashState(cut, (), policy="durable-only"),
+        CrashState(cut, tuple(space.volatile(cut).tolist()), policy="everything-issued"),
+    )
+
+
+def instants_of(
+    recording: CaptureRecording, space: StateSpace, kinds: Sequence[InstantKind]
+) -> I64:
+    """Those since the program was ready.  No event is later than the cut."""
+    instants = events(space, kinds)
+    return instants[(instants > recording.start_ns) & (instants <= recording.record.cut_ns)]
+
+
 class FolderMedium:
     """One captured folder under one promise."""
 
@@ -108,19 +125,12 @@ class FolderMedium:
         self.names: Names | None = None
         self.last_word: LastWord | None = judge
         self.confirmation_s = 0.0
-        cut, everything = recording.record.cut_ns, judge.space.volatile(recording.record.cut_ns)
-        self.at_cut: Sequence[CrashState] = (
-            CrashState(cut, (), policy="durable-only"),
-            CrashState(cut, tuple(everything.tolist()), policy="everything-issued"),
-        )
+        self.at_cut: Sequence[CrashState] = states_at_cut(recording, judge.space)
         self.records_recoveries = cuts is not None
         self.recoveries_first: Sequence[CrashState | None] = self.at_cut if cuts else ()
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
-        """Those since the program was ready.  No event is later than the cut."""
-        instants = events(self.space, kinds)
-        start, cut = self._recording.start_ns, self._recording.record.cut_ns
-        return instants[(instants > start) & (instants <= cut)]
+        return instants_of(self._recording, self.space, kinds)
 
     def bulk(
         self,
