@@ -47,6 +47,7 @@ ROOMS = {
     "report": 9,
     "doctor": 9,
     "cli": 10,
+    "api": 11,
     "pytest_plugin": 11,
 }
 """The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
