@@ -12,7 +12,8 @@ from typing import Protocol
 
 from powercut.campaign.folder import judge_again
 from powercut.campaign.folder_states import write_folder
-from powercut.crash.explore import I64, InstantKind, events
+from powercut.crash.arrays import I64
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.exposure import exposure
 from powercut.crash.folder import FolderSpace
 from powercut.crash.kinds import Names
