@@ -15,9 +15,7 @@ and says why.  Cells are independent of each other and may run in parallel (`-n`
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -288,6 +286,7 @@ class ProgramItem(_PowercutItem):
         import contextlib
         import io
 
+        from powercut.api import class_command
         from powercut.cli.try_ import try_
         from powercut.model.verdict import Verdict
         from powercut.paths import RESULTS
@@ -295,7 +294,7 @@ class ProgramItem(_PowercutItem):
 
         results = self.config.getoption("--powercut-results") or RESULTS
         argv = [f"--results={results}", f"--seed={self.config.stash[_SEED]}"]
-        argv += [*self._options(), "--", *self._command()]
+        argv += [*self._options(), "--", *class_command(self.program)]
         with (
             contextlib.redirect_stdout(io.StringIO()) as said,
             try_.make_context("try", argv) as on,
@@ -315,13 +314,14 @@ class ProgramItem(_PowercutItem):
 
         Raises UsageError for those that `powercut try` has not, or that a test may not choose.
         """
+        from powercut.api import import_path
         from powercut.cli.try_ import try_
         from powercut.model.errors import UsageError
 
         known = {option for one in try_.params for option in one.opts if option[0] == "-"}
         known -= {"--dry-run", "--json", "--results"}
 
-        yield f"--env=PYTHONPATH={os.pathsep.join(_import_path())}"
+        yield f"--env=PYTHONPATH={import_path()}"
         options: dict[str, object] = getattr(self.program, _PROGRAM_MARK)
         for name, value in options.items():
             option = f"--{name.replace('_', '-')}"
@@ -335,22 +335,6 @@ class ProgramItem(_PowercutItem):
             elif value is not False:
                 yield f"{option}={value}"
 
-    def _command(self) -> tuple[str, ...]:
-        """What loads the class and calls the method of a verb."""
-        loader = Path(str(sys.modules["powercut_program"].__file__)).resolve()
-        file = os.path.relpath(self.path)
-        named = f"{self.program.__module__}:{self.program.__qualname__}"
-        return sys.executable, str(loader), file, named
-
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """File, line and name as pytest shows them."""
         return self.path, inspect.getsourcelines(self.program)[1] - 1, self.name
-
-
-def _import_path() -> list[str]:
-    """Where this process finds modules, but for Python's own and those that are installed."""
-    import sysconfig
-
-    own = {Path(path) for path in sysconfig.get_paths().values()}
-    own |= {path / "lib-dynload" for path in own}
-    return [path for path in sys.path if Path(path).is_dir() and Path(path).absolute() not in own]

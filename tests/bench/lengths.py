@@ -16,8 +16,7 @@ import numpy as np
 from bench.figure import Figure
 from powercut.crash.arrays import I64
 from powercut.crash.explore import InstantKind, events
-from powercut.crash.order import ALL_POLICIES
-from powercut.crash.selection import Selection
+from powercut.crash.order import ALL_POLICIES, Selection
 from powercut.crash.states import StateSpace
 from powercut.explore.clock import BATCH_MAX
 from powercut.explore.state_images import StateImages

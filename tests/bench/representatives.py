@@ -27,9 +27,9 @@ from bench.known_bugs.case import Case, Fault
 from bench.known_bugs.table import FAULTS
 from powercut.crash.explore import Exploration, InstantKind, events
 from powercut.crash.kinds import Names
+from powercut.crash.order import Selection
 from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import drawn_by_coins
-from powercut.crash.selection import Selection
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import HostError

@@ -18,12 +18,11 @@ from powercut.checkers.acks import check_acks
 from powercut.crash.dating import NO_ROUND_TRIPS, AckDating, date_acks, earliest_acks
 from powercut.crash.evidence import Evidence, gather
 from powercut.crash.exposure import exposure
-from powercut.crash.proof import prove_acks
 from powercut.model.history import Handover, History, RoundTrips
 from powercut.model.operations import AckBasis
 from powercut.model.units import NEVER
 from powercut.model.verdict import FindingKind, LsnRange, Verdict
-from powercut.verdict.records import check_exposure
+from powercut.verdict.records import check_exposure, prove_acks
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.wal.record import record_bytes
 

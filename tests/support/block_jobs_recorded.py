@@ -16,8 +16,7 @@ from powercut.model.observation import Observation
 from powercut.model.operations import Sighting
 from powercut.paths import ROOT
 from powercut.recording.folder import FolderRecording, open_capture
-from powercut.recording.instants import plain_state
-from powercut.recording.state_names import resolve_state
+from powercut.recording.state_names import plain_state, resolve_state
 from powercut.store.folder import CaptureDir
 from powercut.workload.program.claims import sighting_of
 

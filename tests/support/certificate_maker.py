@@ -12,7 +12,7 @@ from typing import Any
 from powercut.channel.history_file import read_history
 from powercut.disk.pclog import read_timeline
 from powercut.model.errors import PowercutError
-from powercut.model.latency import LatencyHistogram, upper_edge_ns
+from powercut.model.history import LatencyHistogram, upper_edge_ns
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.report.explained import explain

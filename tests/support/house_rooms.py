@@ -30,6 +30,10 @@ ROOMS = (
 TABLE = Path(__file__).with_suffix(".tsv")
 
 
+API = "powercut.api"
+"""It takes of every room what users get: that narrows no wall."""
+
+
 @dataclass(frozen=True)
 class Module:
     """One file of Python."""
@@ -131,6 +135,7 @@ class House:
         return frozenset(
             (one.importer.room, one.imported.room, f"{one.imported.name}.{name}".rstrip("."))
             for one in self.imports
+            if one.importer.name != API
             for name in one.names
         )
 

@@ -23,17 +23,17 @@ SLACK = 100
 """Lines that the core may have fewer than its limit before the limit has to follow."""
 
 NAMES = {
-    "model": 205, "scenario": 66, "host": 65, "crash": 56, "workload": 52, "disk": 55,
-    "machine": 37, "recover": 78, "recording": 76, "judge": 19, "explore": 37, "run": 64,
-    "report": 26, "cli": 0,
+    "model": 204, "scenario": 66, "host": 65, "crash": 55, "workload": 52, "disk": 55,
+    "machine": 37, "recover": 78, "recording": 76, "judge": 19, "explore": 37, "run": 63,
+    "report": 24, "cli": 0,
 }  # fmt: skip
 """How many names of a room other rooms of the core import.  The goal is 25, but of `model`."""
 
-NAMES_FOR_EXTRAS = 496
+NAMES_FOR_EXTRAS = 497
 """How many names of the core extras import."""
 
 WRONG_WAY = {
-    "later room": 47,
+    "later room": 46,
     "core of an extra": 0,
     "extra of another": 0,
 }

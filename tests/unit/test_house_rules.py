@@ -47,7 +47,8 @@ ROOMS = {
     "report": 9,
     "doctor": 9,
     "cli": 10,
-    "pytest_plugin": 11,
+    "api": 11,
+    "pytest_plugin": 12,
 }
 """The rooms and their numbers (docs/whats-here.md): imports point to lower numbers only."""
 

@@ -27,6 +27,7 @@ from powercut.disk.folder_log import read_folder_log
 from powercut.explore.folder import look_at_folder
 from powercut.explore.folder_judge import FolderJudge, Known
 from powercut.explore.request import Budget, ExploreProgress, ExploreRequest, Listener
+from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.machine.share import FolderShare, share_argv
 from powercut.model.confidence import LONGER
 from powercut.model.errors import DamagedRecording, HostError, UsageError
@@ -188,6 +189,16 @@ def judge_folder(
             known=of.known,
         )
     return verdict_of_capture(recording, seen, state_s=state_s)
+
+
+def judge_again(recording: FolderRecording) -> CaptureResult:
+    """As `judge_folder`, by the limits of its result, else by the usual ones."""
+    before = recording.directory.find_result()
+    if before is None:
+        states = Budget(AUTO_STATES_OF_PROGRAM)
+        usual = ExploreRequest(budget=states, seed=recording.record.seed, confirm=False)
+        return judge_folder(recording, usual)
+    return judge_folder(recording, request_of(before), state_s=before.state_s)
 
 
 def check_of(recording: FolderRecording, state_s: float) -> FolderSandbox:

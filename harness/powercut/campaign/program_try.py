@@ -21,7 +21,8 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +67,7 @@ class TryOrder:
     options: RecordOptions
     seed: int
     results: Path
-    stamp: str
+    stamp: str = field(default_factory=lambda: datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ"))
     portable: bool = False
     goes_on: bool = False
 
@@ -101,6 +102,11 @@ def try_program(
         return ProgramTried(disk, files.result(), order.portable)
 
 
+def record_files(order: TryOrder) -> CaptureDir:
+    """Records the program on captured files and judges nothing.  Raises UsageError, HostError."""
+    return _record(order, _set_up(order))
+
+
 def _set_up(order: TryOrder) -> Path:
     """The folder whose files will be recorded, made ready; it is kept: checks run there again."""
     folder = order.results.absolute() / "try" / order.stamp
@@ -115,6 +121,14 @@ def _set_up(order: TryOrder) -> Path:
 
 def _recorded(order: TryOrder, folder: Path) -> tuple[CaptureDir, int] | str:
     """The recording of the files, and its operations; or why there is none."""
+    try:
+        directory = _record(order, folder)
+        return directory, len(open_capture(directory).history.acked)
+    except PowercutError as error:
+        return str(error)
+
+
+def _record(order: TryOrder, folder: Path) -> CaptureDir:
     workload = ProgramWorkload(Parameters(workload=order.program))
     environment = workload.contents(Run(bytes(16), order.seed)).environment
     run, check = (
@@ -131,12 +145,9 @@ def _recorded(order: TryOrder, folder: Path) -> tuple[CaptureDir, int] | str:
         scratch=order.program.scratch,
         goes_on=order.goes_on,
     )
-    try:
-        directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
-        record_folder(capture, directory)
-        return directory, len(open_capture(directory).history.acked)
-    except PowercutError as error:
-        return str(error)
+    directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
+    record_folder(capture, directory)
+    return directory
 
 
 def _files(order: TryOrder, recorded: tuple[CaptureDir, int] | str) -> FilesTried:

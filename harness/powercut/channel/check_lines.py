@@ -12,7 +12,7 @@ from powercut.channel.lines import END_OF_LINES, GUEST_PORT
 from powercut.channel.listener import connect_unix, shut_down
 from powercut.closing import Closing
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import LatencyHistogram
 
 _RECEIVE_BYTES: Final = 1 << 20
 _SAID_MAX: Final = 64 << 20

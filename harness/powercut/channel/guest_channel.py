@@ -25,8 +25,7 @@ from powercut.channel.wire import Decoder, Message, MessageType, command_payload
 from powercut.closing import Closing
 from powercut.model.binding import NOT_BOUND
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.history import History
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import History, LatencyHistogram
 
 _CLOSE_TIMEOUT_S: Final = 10
 _SUCCESSOR_S: Final = 1.0

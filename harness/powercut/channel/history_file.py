@@ -31,8 +31,7 @@ from powercut.channel.wire import Decoder
 from powercut.closing import Closing
 from powercut.model.binding import DIGEST_BYTES, NOT_BOUND
 from powercut.model.errors import DamagedRecording, HostError
-from powercut.model.history import History
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import History, LatencyHistogram
 from powercut.model.named_path import openable
 
 MAGIC: Final = b"PCHIST1\n"

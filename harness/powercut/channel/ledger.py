@@ -22,8 +22,7 @@ from powercut.channel.port import CommandResult, GuestError
 from powercut.channel.wire import Message, MessageType, decode_extents, decode_latency
 from powercut.model.errors import DamagedRecording
 from powercut.model.failure import GuestFault
-from powercut.model.history import RECORDS_MAX, Handover, History, RoundTrips
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import RECORDS_MAX, Handover, History, LatencyHistogram, RoundTrips
 from powercut.model.observation import Extent
 
 _INT64_MAX = 2**63 - 1

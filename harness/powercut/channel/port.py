@@ -9,8 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from powercut.model.errors import HostError
 from powercut.model.failure import GuestFault
-from powercut.model.history import History
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import History, LatencyHistogram
 from powercut.model.observation import Extent
 from powercut.model.operations import Pressed
 

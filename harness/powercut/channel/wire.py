@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from powercut.model.errors import DamagedRecording
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import LatencyHistogram
 from powercut.model.observation import Extent, checked_extents
 from powercut.wal.layout import SlotState
 

@@ -191,8 +191,7 @@ def exit_status(verdict: Verdict) -> int:
 
 def verify_capture(folder: Path, json_file: Path | None) -> int:
     """Judges a recording again, by the promise and the limits of its result."""
-    from powercut.campaign.folder import judge_folder, request_of, same_outcome
-    from powercut.crash.folder_rows import Promise
+    from powercut.campaign.folder import judge_again, same_outcome
     from powercut.recording.consent import NotRepeated
     from powercut.recording.folder import open_capture
     from powercut.report.terminal.folder import print_capture
@@ -202,8 +201,7 @@ def verify_capture(folder: Path, json_file: Path | None) -> int:
     before = directory.read_result()
     console = console_beside(json_file)
     try:
-        recording = open_capture(directory, Promise(before.promise))
-        after = judge_folder(recording, request_of(before), state_s=before.state_s)
+        after = judge_again(open_capture(directory))
     except NotRepeated as error:
         console.print(f"The recording is as it was sealed. It was {before.verdict.name}.")
         console.print(f"not repeated: {error}", style="yellow", markup=False)

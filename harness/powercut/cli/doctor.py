@@ -10,10 +10,7 @@ import click
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.options import json_option
 
-OTHERS = {
-    "cache": "powercut.cli.cache:cache",
-    "manual": "powercut.cli.manual:manual",
-}
+OTHERS = {"cache": "powercut.cli.cache:cache"}
 
 
 @click.group(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,7 +91,6 @@ def try_(
         options=options,
         seed=fresh_seed() if seed is None else seed,
         results=results,
-        stamp=datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ"),
         portable=portable,
         goes_on=goes_on,
     )

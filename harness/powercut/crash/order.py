@@ -35,14 +35,15 @@ from typing import Final
 import numpy as np
 
 from powercut.crash.arrays import sorted_unique
-from powercut.crash.explore import I64, Coverage, InstantKind, events
+from powercut.crash.explore import I64, Coverage, InstantKind, events, in_blocks
 from powercut.crash.folder import FolderSpace
-from powercut.crash.kinds import Kinds
+from powercut.crash.kinds import Kinds, Names
 from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import Representatives, permuted
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.model.confidence import AcksLookedAt
+from powercut.model.errors import UsageError
 from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 
@@ -348,3 +349,40 @@ def _flushes(space: StateSpace, acks: I64) -> I64:
     operation = np.searchsorted(acks, submitted, side="right")
     counts = np.bincount(operation, minlength=len(acks) + 1)[: len(acks)]
     return np.minimum(counts, _FLUSHES_MAX)
+
+
+# Which states are drawn, in which order: by the one order, or all by sweeps.
+
+
+SELECTING: Final = (*POLICIES, POLICY)
+"""Every policy that may be asked for."""
+
+
+def check_policies(names: Sequence[str]) -> None:
+    """Raises UsageError for a policy that does not exist."""
+    for name in names:
+        if name not in SELECTING:
+            raise UsageError(
+                f"there is no policy {name!r}", hint="choose from " + ", ".join(SELECTING)
+            )
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is to be drawn.  `names`: see Representatives."""
+
+    policies: tuple[str, ...]
+    model: Model = Model.EXACT
+    seed: int = 0
+    per_policy: int = 64
+    limit: int | None = None
+    names: Names | None = None
+
+    def of(self, space: StateSpace, instants: I64) -> Order:
+        """An iterator over distinct states at `instants`.  Sweeps take these in random order,
+        neighbours together.
+        """
+        bounds = self.model, self.seed, self.per_policy, self.limit
+        return Order(
+            space, in_blocks(instants, self.seed), self.policies, *bounds, names=self.names
+        )

@@ -11,7 +11,7 @@ from typing import Final
 from powercut.model.binding import Binding
 from powercut.model.contract import DeviceContract
 from powercut.paths import CAPTURE_PLUGIN
-from powercut.sandbox.preload import preloading
+from powercut.sandbox.confined import preloading
 from powercut.scenario.settings_errors import DiskError
 from powercut.scenario.settings_several import DiskPart
 

@@ -25,8 +25,8 @@ from powercut.explore.state_judge import Judgement, StateJudge, guest_judge
 from powercut.model.errors import HostError
 from powercut.model.positive import WHOLE_LOSES, Whole
 from powercut.model.verdict import Confirmed, Finding, losses
-from powercut.recording.instants import plain_state
 from powercut.recording.sealed import TrialRecording
+from powercut.recording.state_names import plain_state
 from powercut.rig.engine_choice import EngineChoice
 from powercut.rig.engines import boots_recorded_kernel, reader_alone
 from powercut.scenario.place import Files, place_of

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, Protocol, TypeVar
 
 from powercut.crash.explore import InstantKind, events, sample
-from powercut.crash.selection import Selection
+from powercut.crash.order import Selection
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import Again, CrashState, Model, StateSpace
 from powercut.explore.recovery_timeline import instant_after

@@ -17,7 +17,7 @@ from powercut.checkers.agreement import bytes_not_judged
 from powercut.checkers.wal import ranges_text
 from powercut.closing import ResourceOwner
 from powercut.crash.arrays import I64
-from powercut.crash.explore import InstantKind, events
+from powercut.crash.explore import InstantKind
 from powercut.crash.exposure import exposure
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState
@@ -79,7 +79,7 @@ class DiskMedium:
         self.recorded_cell = RecordedCell(record.scenario, record.cell, record.trial.number)
         self.space = recorded.space
         self.gaps: Sequence[str] = recorded.gaps
-        self.at_cut: Sequence[CrashState] = ()
+        self.at_cut: Sequence[CrashState] = recorded.at_cut
         self.names = names_of(recorded)
         self.last_word = last_word(
             recorded, self.engine, after=wanted.after, kernels=wanted.confirm
@@ -95,7 +95,7 @@ class DiskMedium:
             self.recoveries_first = (None,)
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
-        return events(self.space, kinds)
+        return self._recorded.instants(kinds)
 
     def bulk(
         self,

@@ -25,7 +25,7 @@ from typing import Final
 from powercut import __version__
 from powercut.checkers.repetition import loses
 from powercut.crash.explore import Coverage, Exploration, InstantKind
-from powercut.crash.selection import Selection
+from powercut.crash.order import Selection
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.explore.clock import BATCH_MAX, Clock
 from powercut.explore.disks import DiskMedium

@@ -27,8 +27,7 @@ from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.kinds import Names
-from powercut.crash.order import ALL_POLICIES
-from powercut.crash.selection import Selection
+from powercut.crash.order import ALL_POLICIES, Selection
 from powercut.crash.states import Again, CrashState, StateSpace
 from powercut.explore.confirmation import LastWord
 from powercut.explore.depth import SecondCuts, StateCount
@@ -102,19 +101,12 @@ class FolderMedium:
         self.names: Names | None = None
         self.last_word: LastWord | None = judge
         self.confirmation_s = 0.0
-        cut, everything = recording.record.cut_ns, judge.space.volatile(recording.record.cut_ns)
-        self.at_cut: Sequence[CrashState] = (
-            CrashState(cut, (), policy="durable-only"),
-            CrashState(cut, tuple(everything.tolist()), policy="everything-issued"),
-        )
+        self.at_cut: Sequence[CrashState] = recording.at_cut
         self.records_recoveries = cuts is not None
         self.recoveries_first: Sequence[CrashState | None] = self.at_cut if cuts else ()
 
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
-        """Those since the program was ready.  No event is later than the cut."""
-        instants = events(self.space, kinds)
-        start, cut = self._recording.start_ns, self._recording.record.cut_ns
-        return instants[(instants > start) & (instants <= cut)]
+        return self._recording.instants(kinds)
 
     def bulk(
         self,

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from powercut.checkers.wal import check_log
 from powercut.crash.explore import Coverage, GroupCoverage, InstantKind, events
 from powercut.crash.legality import why_illegal
-from powercut.crash.selection import Selection
+from powercut.crash.order import Selection
 from powercut.crash.shapes import POLICY
 from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.explore.findings import FindingCollector

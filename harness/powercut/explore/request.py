@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from powercut.crash.explore import InstantKind
-from powercut.crash.order import ALL_POLICIES
-from powercut.crash.selection import check_policies
+from powercut.crash.order import ALL_POLICIES, check_policies
 from powercut.crash.states import CrashState, Model
 from powercut.model.errors import UsageError
 from powercut.model.versions import HOST

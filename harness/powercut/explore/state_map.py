@@ -12,7 +12,7 @@ import numpy as np
 from powercut.crash.arrays import I64
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.verdict import Finding, Verdict
-from powercut.store.state_map import COLUMNS, ROWS, TENTHS, MapField, StateMap
+from powercut.store.exploration import COLUMNS, ROWS, TENTHS, MapField, StateMap
 
 _OUTCOMES: Final = (Verdict.SAFE, Verdict.LOSSY, Verdict.INCONCLUSIVE)
 

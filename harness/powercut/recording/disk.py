@@ -8,7 +8,7 @@ claimed, and what recovery consists of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +17,10 @@ from typing import ClassVar
 import numpy as np
 
 from powercut.crash.applied import Kept
+from powercut.crash.arrays import I64
 from powercut.crash.claims import Claims
 from powercut.crash.evidence import Evidence, gather
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import UsageError
@@ -26,8 +28,7 @@ from powercut.model.history import History
 from powercut.model.machine import ImageFormat
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
-from powercut.recording.instants import number_of, plain_state
-from powercut.recording.state_names import instant_named
+from powercut.recording.state_names import instant_named, number_of, plain_state
 from powercut.recording.state_ref import StateRef, serialise
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
@@ -83,6 +84,11 @@ class DiskRecording:
         "cut, durable@T, everything@T, medium@T, flush:N, ack:LSN, or a state's identifier"
     )
     requests_word: ClassVar[str] = "writes"
+
+    at_cut: ClassVar[tuple[CrashState, ...]] = ()
+
+    def instants(self, kinds: Sequence[InstantKind]) -> I64:
+        return events(self.space, kinds)
 
     @property
     def layers(self) -> str:

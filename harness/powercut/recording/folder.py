@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from powercut.crash.arrays import I64
+from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FileState, FolderSpace, Tree
 from powercut.crash.folder_rows import Promise
 from powercut.crash.legality import why_illegal
@@ -27,8 +30,10 @@ from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.folder import OWN, Attributes, FolderOp, FolderTimeline
 from powercut.model.operations import OperationHistory
 from powercut.model.outside import LeftFiles, Link, Outside, outside_of
+from powercut.model.timeline import RequestKind
 from powercut.model.units import NEVER
 from powercut.recording import state_ref
+from powercut.recording.folder_names import FolderNames, in_file
 from powercut.recording.state_ref import StateRef, serialise
 from powercut.sandbox.printed import lines_of
 from powercut.store.folder import CaptureDir, CaptureRecord
@@ -115,6 +120,20 @@ class FolderRecording:
         """All crash states: folders."""
         return FolderSpace(self.folder, self.promise, self.history)
 
+    @cached_property
+    def at_cut(self) -> tuple[CrashState, ...]:
+        """The least and the most that the cut may have left."""
+        everything = tuple(self.space.volatile(self.cut_ns).tolist())
+        return (
+            CrashState(self.cut_ns, (), policy="durable-only"),
+            CrashState(self.cut_ns, everything, policy="everything-issued"),
+        )
+
+    def instants(self, kinds: Sequence[InstantKind]) -> I64:
+        """Those since the program was ready.  No event is later than the cut."""
+        found = events(self.space, kinds)
+        return found[(found > self.start_ns) & (found <= self.cut_ns)]
+
     @property
     def lying_space(self) -> FolderSpace:
         """The same on a host that ignores every sync."""
@@ -137,6 +156,14 @@ class FolderRecording:
                 hint=f"{count} were" if count else "nothing was acknowledged",
             )
         return int(self.history.ack_ns[acks[0]]) + 1
+
+    def name_of(self, number: int) -> str:
+        """What a request was of."""
+        row = self.space.rows[number]
+        names = FolderNames(self.space, row.request.submitted_ns + 1)
+        if row.kind is RequestKind.FLUSH:
+            return names.sync(row.request)
+        return names.describe(row, [in_file(row.offset, row.offset + row.length)])
 
     def reference(self, state: CrashState) -> StateRef:
         """With the promise under which it is legal: its writes are numbered by that."""

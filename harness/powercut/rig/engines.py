@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, Self, cast
 
+from powercut.recover.native.engine import Guest, NativeEngine
 from powercut.recover.order import EngineOrder
 from powercut.recover.port import (
     BootsRecordedKernel,
@@ -15,6 +17,8 @@ from powercut.recover.port import (
     RecordsRecoveries,
     RecoveryEngine,
 )
+from powercut.recover.uml.engine import UmlEngine
+from powercut.workload.program.workload import ProgramWorkload
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,7 @@ ENGINES: Final[dict[str, EngineRow]] = {
     "raw": EngineRow("powercut.rig.raw_engine:RawEngine", reader_alone=True),
     "uml": EngineRow("powercut.recover.uml.engine:UmlEngine", boots=RECOVERY_KERNEL),
     "guest": EngineRow("powercut.rig.guest_engine:GuestEngine"),
-    "program": EngineRow(
-        "powercut.rig.program_engine:ProgramEngine", boots=RECOVERY_KERNEL, over="uml"
-    ),
+    "program": EngineRow("powercut.rig.engines:ProgramEngine", boots=RECOVERY_KERNEL, over="uml"),
 }
 """The rows by the engine's name."""
 
@@ -105,3 +107,29 @@ def follows_plans(name: str) -> bool:
     """Whether engines called so, or those that they work with, can go on with another recording on
     the same base."""
     return issubclass(cast(type, engine_class(ENGINES[name].over or name)), FollowsPlans)
+
+
+# The engine for recordings of programs, as an order asks for it.
+
+
+class ProgramEngine(NativeEngine):
+    """Mounts in User-Mode Linux and checks on the host, where that says the same."""
+
+    @classmethod
+    def of(cls, order: EngineOrder) -> Self:
+        """The engine for `order`, whose parameters are those of a program."""
+        return cls._with(UmlEngine.of(order), order)
+
+    @classmethod
+    @contextmanager
+    def over(cls, engine: Guest, order: EngineOrder) -> Iterator[Self]:
+        """The same with a User-Mode Linux that is up, and stays so."""
+        made = cls._with(engine, order)
+        try:
+            yield made
+        finally:
+            made.let_go()
+
+    @classmethod
+    def _with(cls, guest: Guest, order: EngineOrder) -> Self:
+        return cls(guest, order.plan, ProgramWorkload(order.parameters).argv("checks"))

@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
@@ -313,3 +313,25 @@ def in_lasting_thread(start: Callable[[], T]) -> T:
             os.getpid(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         )
     return spawner.submit(start).result()
+
+
+# Libraries that a program is started with.
+#
+# LD_PRELOAD ends a name at a blank, and ld.so goes on without what it does not find.  So libraries
+# are named there without their folders, which LD_LIBRARY_PATH gives: that splits at colons and
+# semicolons alone (ld.so(8)).
+
+
+def preloading(libraries: Sequence[Path], environment: Mapping[str, str]) -> dict[str, str]:
+    """`environment`, in which ld.so loads `libraries` first, before what is preloaded already."""
+    names = [library.name for library in libraries]
+    folders = dict.fromkeys(str(library.parent) for library in libraries)
+    return {
+        **environment,
+        "LD_PRELOAD": _joined(*names, environment.get("LD_PRELOAD", "")),
+        "LD_LIBRARY_PATH": _joined(*folders, environment.get("LD_LIBRARY_PATH", "")),
+    }
+
+
+def _joined(*words: str) -> str:
+    return ":".join(filter(None, words))

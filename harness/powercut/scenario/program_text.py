@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from powercut.model.contract import ATOMIC_UNIT
 from powercut.scenario.load import Scenario, parse_scenario
 from powercut.scenario.settings import ProgramSettings
 
@@ -35,16 +36,16 @@ class RecordOptions:
     seconds, the last for everything but the program's work.
     """
 
-    filesystem: str
-    size: str
-    atomic_unit: int
-    mkfs: tuple[str, ...]
-    mount: str
-    acks: int
-    seconds: float
-    budget: str
-    state_timeout: float
-    deadline: float
+    filesystem: str = "ext4"
+    size: str = "512MiB"
+    atomic_unit: int = ATOMIC_UNIT
+    mkfs: tuple[str, ...] = ()
+    mount: str = ""
+    acks: int = 500
+    seconds: float = 10.0
+    budget: str = "320"
+    state_timeout: float = 60.0
+    deadline: float = 120.0
     disk_model: str = "none"
     kernel: str = "host"
     dropped: Mapping[str, str] = field(default_factory=dict)

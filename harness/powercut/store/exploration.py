@@ -6,12 +6,13 @@ It lies beside the recording and outside of its seal, since it follows from it.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
 
 from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, VerdictName, find_model
-from powercut.store.state_map import StateMap
 from powercut.store.states_recovered import StatesAtAcks
 from powercut.store.trial_dir import TrialDir
 
@@ -285,3 +286,42 @@ def write_exploration(trial: TrialDir, result: ExploreResult) -> None:
 def read_exploration(trial: TrialDir) -> ExploreResult | None:
     """Reads it; None if there is none.  Raises DamagedRecording."""
     return find_model(trial.path / _NAME, ExploreResult)
+
+
+# Where the crash states of an exploration lie: when the power was cut, and how much they lack.
+#
+# It is bounded, however many states there were.
+
+COLUMNS: Final = 120
+"""Of equal width, from the first instant to the last."""
+
+TENTHS: Final = 10
+ROWS: Final = TENTHS + 2
+"""0: nothing is missing; 1 to 10: up to so many tenths of the writes that were not durable, but not
+all; 11: all of them."""
+
+
+class MapField(Record):
+    """The states of one column and row."""
+
+    column: Annotated[int, Field(ge=0, lt=COLUMNS)]
+    row: Annotated[int, Field(ge=0, lt=ROWS)]
+    states: int
+
+    lossy: int = 0
+    """In how many of them something was lost, borne out by the recorded kernel or not."""
+
+    undecided: int = 0
+    """How many could not be judged."""
+
+
+class StateMap(Record):
+    """All states that were checked of the recording itself, without those of recoveries."""
+
+    begin: int
+    """The first instant, in nanoseconds on the clock of the recording."""
+
+    end: int
+
+    fields: Annotated[tuple[MapField, ...], Field(max_length=COLUMNS * ROWS)]
+    """Those with states, by column and row."""

@@ -40,6 +40,24 @@ class ProgramTried:
         return max(self._counted())
 
     @property
+    def by_files(self) -> bool:
+        """Whether the files lose something that counts, and it is known for want of what."""
+        _, *files = self._counted()
+        return bool(self.files.cause) and Verdict.LOSSY in files
+
+    @property
+    def cause(self) -> str:
+        """A loss that counts, in a sentence: what was lost for want of which sync, as the files
+        show it; else what was found on the disk.  Empty unless LOSSY.
+        """
+        if self.by_files:
+            return self.files.cause
+        findings = (
+            one for cell in self.disk.cells for trial in cell.trials for one in trial.findings
+        )
+        return next((one.message for one in findings if one.verdict is Verdict.LOSSY), "")
+
+    @property
     def beyond(self) -> bool:
         """Whether POSIX alone loses what the verdict does not count."""
         posix = self.files.posix

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from pydantic import Field
 
 from powercut.model import timeline
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import LatencyHistogram
 from powercut.model.operations import AckBasis, AckProof
 from powercut.model.positive import PositiveControl
 from powercut.model.reached import Reached

@@ -23,8 +23,8 @@ from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
 from powercut.model.reads import reads_of
-from powercut.recording.instants import plain_state
 from powercut.recording.sealed import SealedTrial
+from powercut.recording.state_names import plain_state
 from powercut.recover.plan import RecoveryPlan
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.recover.state_image import image_write

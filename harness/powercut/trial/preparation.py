@@ -37,7 +37,7 @@ from powercut.model.creation import Creation, creation_at_ack, creation_of
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.reads import FileRead
 from powercut.model.timeline import Timeline
-from powercut.recording.instants import plain_state
+from powercut.recording.state_names import plain_state
 from powercut.recover.port import DatesReads, ImageWrite, RecoveryEngine
 from powercut.recover.state_image import image_write
 from powercut.rig import commands

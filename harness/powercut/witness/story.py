@@ -46,14 +46,23 @@ def dropped_writes(
 
 def named_writes(recording: DiskRecording, instant: int, writes: Sequence[int]) -> list[str]:
     """What each write is, with what it carries, to begin a sentence with."""
-    places, requests = _places(recording, instant), recording.timeline.requests
-    named = []
-    for write in writes:
-        begin = int(requests.offset[write])
-        held = [(begin, begin + int(requests.length[write]))]
-        carried = dict.fromkeys(part.what for part in parts_of(recording, places, write, held))
-        named.append(f"Write {write} ({'; '.join([*carried][:2])})")
-    return named
+    places = _places(recording, instant)
+    return [f"Write {one} ({'; '.join(_carried(recording, places, one)[:2])})" for one in writes]
+
+
+def name_of(recording: DiskRecording, write: int) -> str:
+    """What a request was of: records, files or structures of the file system, as far as known."""
+    requests = recording.timeline.requests
+    if requests.kind[write] == RequestKind.FLUSH:
+        return "flush"
+    places = naming(recording, int(requests.submitted_ns[write]))
+    return "; ".join(_carried(recording, places, write))
+
+
+def _carried(recording: DiskRecording, places: NamesWrites, write: int) -> list[str]:
+    begin = int(recording.timeline.requests.offset[write])
+    held = [(begin, begin + int(recording.timeline.requests.length[write]))]
+    return [*dict.fromkeys(part.what for part in parts_of(recording, places, write, held))]
 
 
 def _places(recording: DiskRecording, instant: int) -> NamesWrites:

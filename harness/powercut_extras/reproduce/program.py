@@ -31,8 +31,7 @@ from powercut.model.folder import MAKING, FolderOp
 from powercut.model.timeline import RequestKind
 from powercut.recording.folder import PERMISSIONS, FolderRecording, write_contents
 from powercut.recording.folder_names import FolderNames, in_file
-from powercut.recording.instants import plain_state
-from powercut.recording.state_names import resolve_state
+from powercut.recording.state_names import plain_state, resolve_state
 from powercut.store.files import host_errors
 
 PROGRAM: Final = "reproduce.py"

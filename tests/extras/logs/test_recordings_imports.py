@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from handmade import Handmade
 from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, three_records
 
+import powercut
 from powercut.cli.commands import cli
 from powercut.crash.states import Model
 from powercut.model.contract import DeviceContract, Honour
@@ -89,6 +90,17 @@ def test_with_a_file_system_between_nothing_is_safe_without_recovery(tmp_path: P
     assert report.record.filesystem == "ext4"
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "known after recovery only" in report.reasons[0]
+
+
+def test_the_api_has_its_states_and_no_verdict(tmp_path: Path) -> None:
+    recording = exported(tmp_path, three_records(flushed=2))
+    opened = powercut.open(bring_in(tmp_path, recording).path)
+    assert opened.claims is not None
+    assert (opened.exposure().exposed_ns > 0).tolist() == [True, False, True]
+    lacks = [opened.missing(one) for one in opened.states(20)]
+    assert "record 3" in {opened.name(write) for writes in lacks for write in writes}
+    with pytest.raises(UsageError, match="powercut verify"):
+        opened.verdict()
 
 
 @pytest.mark.parametrize(

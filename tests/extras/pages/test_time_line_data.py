@@ -20,8 +20,7 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.model.timeline import RequestKind
 from powercut.model.verdict import LsnRange
 from powercut.report.difference import difference_lines
-from powercut.store.exploration import ExploreResult
-from powercut.store.state_map import COLUMNS, ROWS, MapField, StateMap
+from powercut.store.exploration import COLUMNS, ROWS, ExploreResult, MapField, StateMap
 from powercut.store.trial_dir import TrialDir
 from powercut.witness.search import Drop
 from powercut_extras.audit.picture import Picture

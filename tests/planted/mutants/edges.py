@@ -80,17 +80,17 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *edge(
-        f"{_H}/explore/folder.py",
+        f"{_H}/recording/folder.py",
         (
             "no-state-at-the-cut",
-            At("FolderMedium.instants", "instants <= cut"),
-            "instants < cut",
+            At("FolderRecording.instants", "found <= self.cut_ns"),
+            "found < self.cut_ns",
             "no state of a folder is that of the cut itself",
         ),
         (
             "state-at-the-start",
-            At("FolderMedium.instants", "instants > start"),
-            "instants >= start",
+            At("FolderRecording.instants", "found > self.start_ns"),
+            "found >= self.start_ns",
             "a state at the instant of `ready` is looked at, before anything was promised",
         ),
     ),
@@ -269,7 +269,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *early(
-        f"{_H}/crash/proof.py",
+        f"{_H}/verdict/records.py",
         (
             "unproved-by-a-millisecond",
             At("prove_acks", "earliest_acks(evidence.history, dating, lsn) < began_ns"),

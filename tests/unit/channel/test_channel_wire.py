@@ -12,7 +12,7 @@ import pytest
 from powercut.channel import wire
 from powercut.channel.wire import Decoder, Message, MessageType
 from powercut.model.errors import DamagedRecording
-from powercut.model.latency import LatencyHistogram, upper_edge_ns
+from powercut.model.history import LatencyHistogram, upper_edge_ns
 from powercut.model.observation import Extent
 from powercut.paths import ROOT
 from powercut.wal.layout import SlotState

@@ -21,7 +21,7 @@ from powercut.channel.stamped_source import StampedSource
 from powercut.model.binding import Binding
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.recover.uml.boot import stamp_library
-from powercut.sandbox.preload import preloading
+from powercut.sandbox.confined import preloading
 
 LINES = 3000
 SOON_S = 60

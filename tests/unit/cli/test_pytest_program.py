@@ -169,10 +169,10 @@ def test_the_class_is_a_program_that_keeps_the_contract(tmp_path):
 
 
 ASK = """
-import json, sys
-def test_it(request):
-    from powercut.pytest_plugin import _import_path
-    print("PATH", json.dumps(_import_path()))
+import json, os
+def test_it():
+    from powercut.api import import_path
+    print("PATH", json.dumps(import_path().split(os.pathsep)))
 """
 
 

@@ -9,7 +9,7 @@ from powercut.crash.states import CrashState
 from powercut.explore.request import Budget
 from powercut.explore.state_map import StateMapper
 from powercut.model.verdict import Finding, FindingKind, Verdict
-from powercut.store.state_map import COLUMNS, ROWS, MapField
+from powercut.store.exploration import COLUMNS, ROWS, MapField
 
 
 def test_every_state_is_on_the_map_once(world):

@@ -13,8 +13,8 @@ import click
 import pytest
 from typed_lines import lines_in, typed
 
+from extras import extra
 from powercut.cli.commands import cli
-from powercut.cli.manual import manual_pages
 from powercut.paths import ROOT
 
 TIMEOUT_S = 300.0
@@ -54,7 +54,7 @@ def test_a_dead_link_is_refused(tmp_path):
 
 
 def test_every_command_has_a_manual_page_with_all_its_options(tmp_path):
-    pages = manual_pages()
+    pages = extra("pages.manual").manual_pages()
     with click.Context(cli, info_name="powercut") as context:
         for name in cli.list_commands(context):
             command = cli.get_command(context, name)

@@ -81,6 +81,11 @@ def test_what_programs_in_python_import_is_a_module_of_its_own(wheel):
         assert len({archive.read(name) for name in names}) == 1
 
 
+def test_type_checkers_find_the_types_of_its_api(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        assert {"powercut/py.typed", "powercut/__init__.pyi"} <= set(archive.namelist())
+
+
 def test_nothing_in_it_needs_a_newer_glibc_than_it_says(wheel, tmp_path):
     said = tuple(map(int, platform.libc_ver()[1].split(".")))
     with zipfile.ZipFile(wheel) as archive:

@@ -8,7 +8,7 @@ import sys
 import time
 
 from powercut.recover.uml.boot import haste_library
-from powercut.sandbox.preload import preloading
+from powercut.sandbox.confined import preloading
 
 WINDOW_NS = 150_000_000
 AHEAD_NS = 19 * WINDOW_NS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from powercut.recover.uml.boot import haste_library
-from powercut.sandbox.preload import preloading
+from powercut.sandbox.confined import preloading
 
 
 @pytest.mark.parametrize("name", ["plain", "with blank", "with, comma", "with\nline", "%41$HOME"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from powercut.model.latency import LatencyHistogram
+from powercut.model.history import LatencyHistogram
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.report.reference import published
 from powercut.scenario.load import expand, parse_scenario

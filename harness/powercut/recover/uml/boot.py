@@ -25,8 +25,8 @@ from powercut.model.errors import HostError
 from powercut.paths import PARTS, WAL_BINARY
 from powercut.recover.plan import HostRoot
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel, host_kernel
+from powercut.sandbox.confined import preloading
 from powercut.sandbox.kernel import IN_MEMORY, KernelSandbox, kernel_sandbox
-from powercut.sandbox.preload import preloading
 
 _ROOM_MIB: Final = 160  # what the guest uses of its memory besides the disk, generously
 _VIRTIO_BLOCK: Final = 2  # the device type, as the virtio specification numbers them

@@ -97,8 +97,7 @@ def _where(cell: CellResult) -> str:
 
 def _cause(tried: ProgramTried, cell: CellResult) -> str:
     """One sentence: that of the files if they lose it, since it names what was not synced."""
-    counted = [tried.files.journal, *([tried.files.posix] if tried.portable else [])]
-    if tried.files.cause and any(one and one.verdict is Verdict.LOSSY for one in counted):
+    if tried.by_files:
         return tried.files.cause
     run = ResultDir(Path(tried.disk.result_directory))
     for trial in cell.trials:

@@ -26,8 +26,7 @@ from powercut.disk.pclog import read_timeline
 from powercut.machine.port import CountsRequests, Machine, RequestTotals
 from powercut.model.binding import Binding
 from powercut.model.errors import HostError, PowercutError
-from powercut.model.history import History
-from powercut.model.latency import LatencyHistogram, upper_edge_ns
+from powercut.model.history import History, LatencyHistogram, upper_edge_ns
 from powercut.model.machine import BackingImage, Bus
 from powercut.rig import commands
 from powercut.rig.commands import run_id_of

@@ -18,7 +18,7 @@ from powercut.recording.disk_files import FilePlaces, naming
 from powercut.recording.disk_places import NamesWrites, Part
 from powercut.recording.folder import FolderRecording
 from powercut.recording.folder_names import FolderNames, in_file
-from powercut.recording.instants import plain_state
+from powercut.recording.state_names import plain_state
 from powercut.store.file_map import read_file_maps
 from powercut.witness.folder_story import FolderStory
 from powercut.witness.search import Drop

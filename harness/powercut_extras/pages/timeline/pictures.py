@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from powercut.store.state_map import COLUMNS, ROWS, StateMap
+from powercut.store.exploration import COLUMNS, ROWS, StateMap
 from powercut_extras.pages.timeline.source import Source
 
 _FILES_MAX: Final = 20
