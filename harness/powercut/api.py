@@ -303,10 +303,12 @@ class Recording:
         with run_checks() if self._run_check else nullcontext():
             if isinstance(opened, FolderRecording):
                 seen = judge_again(opened)
-                return seen.verdict, (
-                    *map(_found, seen.explored.findings),
-                    *map(_unknown, seen.reasons),
-                )
+                kinds = FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE
+                found = [
+                    Finding(one.kind, one.verdict, one.examples[0].message, one.lsns)
+                    for one in seen.explored.findings
+                ]
+                return seen.verdict, (*found, *(Finding(*kinds, why) for why in seen.reasons))
             if not isinstance(opened, TrialRecording):
                 raise UsageError("a log of another tool has no verdict here: try `powercut verify`")
             require_consent(opened.directory, opened.parameters)
