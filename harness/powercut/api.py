@@ -40,7 +40,7 @@ from powercut.model.contract import DeviceContract as Contract
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.exposure import ExposureReport
 from powercut.model.timeline import Timeline
-from powercut.model.verdict import Finding, Verdict
+from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.paths import RESULTS
 from powercut.recording.consent import require_consent, run_checks
 from powercut.recording.disk import DiskRecording
