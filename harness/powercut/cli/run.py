@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,11 +32,6 @@ from powercut.cli.options import (
 from powercut.cli.output import console_beside, write_json, write_json_object
 from powercut.cli.scenarios import at_versions, chosen_scenarios
 from powercut.model.errors import UsageError
-from powercut.rig.rig import Rig
-from powercut.scenario.place import place_of
-from powercut.scenario.plan import Cell
-from powercut.workload.port import Run
-from powercut.workload.table import workload_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -223,6 +216,8 @@ def _show_plan(
 
     describe = None
     if not brief:
+        from powercut.rig.rig import describe_cell
+
         describe = describe_cell
     console, told = console_beside(json_file), []
     for scenario in scenarios:
@@ -241,26 +236,3 @@ def _show_plan(
         told.append({"scenario": made.scenario, "seed": made.seed, "cells": cells})
     write_json_object("plans", {"plans": told}, json_file)
     return 0
-
-
-# What a cell will run, without running it.
-
-
-@cache
-def _rig() -> Rig:
-    """The rig of this host: of all cells of a plan the same."""
-    return Rig.find()
-
-
-def describe_cell(cell: Cell) -> list[str]:
-    """The command line of the cell's machine, paths of sockets left open; of a program on this
-    host's files its own.
-
-    Raises HostError if a part of the machine cannot be had.
-    """
-    if not place_of(cell.parameters).virtual:
-        return list(workload_of(cell.parameters).writer(Run(bytes(16))))
-    folder = Path("RUN")
-    machines = (rig := _rig()).backend_of(cell.parameters)
-    spec = rig.machine_spec(cell.parameters, folder / "disk", backing=folder / "backing.img")
-    return machines.describe(replace(spec, hotplug=cell.parameters.machine.hotplug), folder)

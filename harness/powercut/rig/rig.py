@@ -8,6 +8,8 @@ import os
 import platform
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, Self, cast
 
@@ -39,7 +41,7 @@ from powercut.rig.scratch import require_room_for_sockets
 from powercut.rig.unpacked import packages_of, source_of
 from powercut.scenario.machines import USUAL, row_of
 from powercut.scenario.place import Files, machines_of_disks, place_of
-from powercut.scenario.plan import Plan
+from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings, Parameters
 from powercut.workload.port import Run
 from powercut.workload.table import workload_of
@@ -385,3 +387,26 @@ def machine_backend(name: str, cache: Path) -> MachineBackend:
     """
     module, _, attribute = row_of(name).place.partition(":")
     return cast(_BackendClass, vars(importlib.import_module(module))[attribute])(cache)
+
+
+# What a cell will run, without running it.
+
+
+@cache
+def _rig() -> Rig:
+    """The rig of this host: of all cells of a plan the same."""
+    return Rig.find()
+
+
+def describe_cell(cell: Cell) -> list[str]:
+    """The command line of the cell's machine, paths of sockets left open; of a program on this
+    host's files its own.
+
+    Raises HostError if a part of the machine cannot be had.
+    """
+    if not place_of(cell.parameters).virtual:
+        return list(workload_of(cell.parameters).writer(Run(bytes(16))))
+    folder = Path("RUN")
+    machines = (rig := _rig()).backend_of(cell.parameters)
+    spec = rig.machine_spec(cell.parameters, folder / "disk", backing=folder / "backing.img")
+    return machines.describe(replace(spec, hotplug=cell.parameters.machine.hotplug), folder)

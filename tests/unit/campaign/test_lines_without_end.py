@@ -22,6 +22,7 @@ from powercut.model.operations import Packet
 from powercut.recover.native.folder import LINES_MAX, ended_check
 from powercut.rig.folder_acks import FolderAcks
 from powercut.sandbox.printed import TAIL_BYTES, tail
+from powercut.workload.program import claims
 from powercut.workload.program import lines as program_lines
 from powercut.workload.program.claims import history_of
 from powercut.workload.program.lines import lines_of_check, lines_of_run
@@ -107,6 +108,7 @@ def test_lines_of_which_nothing_can_come_end_the_run_early(
 
 def test_what_a_check_repeats_is_read_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(program_lines, "LINES_MAX", 4)
+    monkeypatch.setattr(claims, "LINES_MAX", 4)
     read = lines_of_check(b"= 1\n" * 1000 + b"= 2\n= 1\n" + b"bad x\n" * 1000)
     assert [(line.kind.value, line.first) for line in read.lines] == [
         ("=", 1), ("=", 2), ("=", 1), ("bad", 0),
@@ -130,6 +132,7 @@ class _Pieces(StreamSource):
 def test_lines_beyond_the_limit_are_not_read_and_it_is_said(monkeypatch: pytest.MonkeyPatch):
     """An honest history is incomplete then: never one in which something is lost."""
     monkeypatch.setattr(program_lines, "LINES_MAX", 4)
+    monkeypatch.setattr(claims, "LINES_MAX", 4)
     history = history_of([Packet(n, b"? %d\n+ %d\n" % (n, n)) for n in range(3)])
     assert (history.acked.tolist(), history.trouble) == ([0, 1], ("more than 4 lines",))
     assert history_of([Packet(1, b"? 1\n+ 1\nready\n")]).trouble == ()

@@ -12,8 +12,7 @@ from powercut.model.exposure import Survival
 from powercut.model.observation import Extent, Observation
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.verdict.controls import ControlOutcome, check_controls
-from powercut.verdict.judge import check_environment
-from powercut.verdict.records import check_exposure
+from powercut.verdict.records import check_environment, check_exposure
 from powercut.wal import record as wal
 from powercut.wal.layout import LayoutKind, SlotState, WalLayout
 

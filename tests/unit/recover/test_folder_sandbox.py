@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -248,7 +248,8 @@ def test_a_sandbox_that_is_killed_says_nothing_of_a_state(place: Place) -> None:
         def kill() -> None:
             until(lambda: len(place.processes()) > len(before) + 1)
             for pid in before:
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it was on its way out
+                    os.kill(pid, signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
         killer.start()
