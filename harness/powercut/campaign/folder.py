@@ -37,12 +37,7 @@ from powercut.model.named_path import files_below
 from powercut.model.printable import printable
 from powercut.model.units import NEVER
 from powercut.recording.consent import require_consent_to
-from powercut.recording.folder import (
-    ALL_MODE_BITS,
-    PERMISSIONS,
-    FolderRecording,
-    build_tree,
-)
+from powercut.recording.folder import ALL_MODE_BITS, PERMISSIONS, FolderRecording, build_tree
 from powercut.recover.native.folder import (
     FolderSandbox,
     confined_command,

@@ -33,10 +33,7 @@ from powercut.campaign.confidence import (
     seconds_of,
     total_seconds,
 )
-from powercut.campaign.resume import (
-    SESSIONS,
-    earlier_result,
-)
+from powercut.campaign.resume import SESSIONS, earlier_result
 from powercut.campaign.selection import trials_of
 from powercut.explore.request import ExploreProgress
 from powercut.explore.trial import RecoveredStates, wanted_by

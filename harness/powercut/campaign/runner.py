@@ -7,9 +7,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from powercut.campaign.confidence import (
-    Aim,
-)
+from powercut.campaign.confidence import Aim
 from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
@@ -23,9 +21,7 @@ from powercut.campaign.resume import (
 from powercut.campaign.run import Keep, Listener, Run, RunOptions
 from powercut.campaign.selection import Selection
 from powercut.model.errors import UsageError
-from powercut.model.events import (
-    Notice,
-)
+from powercut.model.events import Notice
 from powercut.rig.components import components_of, engine_fallback
 from powercut.rig.rig import Rig, accelerators_of, backends_of
 from powercut.scenario.load import Scenario, load_scenario

@@ -16,14 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from powercut.disk.event_log import EventReader, Events, Kinds, Mask
-from powercut.disk.pclog_format import (
-    POLICIES,
-    EventFlag,
-    EventType,
-    LogKind,
-    ReadFile,
-    map_file,
-)
+from powercut.disk.pclog_format import POLICIES, EventFlag, EventType, LogKind, ReadFile, map_file
 from powercut.model.timeline import DiskCut, RequestKind, Requests, SurvivingRange, Timeline
 from powercut.model.units import NEVER, Instant
 

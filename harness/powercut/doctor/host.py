@@ -27,14 +27,7 @@ from powercut.model.errors import HostError, PowercutError
 from powercut.model.extras import loaded, registered
 from powercut.model.machine import Accelerator
 from powercut.model.units import count
-from powercut.paths import (
-    BUILD,
-    CACHE,
-    CAPTURE_PLUGIN,
-    REBUILD,
-    RESULTS,
-    command,
-)
+from powercut.paths import BUILD, CACHE, CAPTURE_PLUGIN, REBUILD, RESULTS, command
 from powercut.recover.uml.proof import PROOF_TIMEOUT_S, uml_proof
 from powercut.rig import loop_guest
 from powercut.rig.folder import try_folder

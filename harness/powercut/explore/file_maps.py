@@ -30,13 +30,7 @@ from powercut.recover.port import FilePlace, MapsFiles, RecoveryEngine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
 from powercut.store.exploration import ExploreResult
-from powercut.store.file_map import (
-    FileMaps,
-    FilesAt,
-    MappedFile,
-    read_file_maps,
-    write_file_maps,
-)
+from powercut.store.file_map import FileMaps, FilesAt, MappedFile, read_file_maps, write_file_maps
 
 _ENGINE: Final = "uml"
 _POINT: Final = "/mnt"

@@ -15,14 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from powercut.checkers.repetition import (
-    ASKED,
-    NOT_ASKED,
-    TWICE,
-    loses,
-    repeated,
-    without_whole,
-)
+from powercut.checkers.repetition import ASKED, NOT_ASKED, TWICE, loses, repeated, without_whole
 from powercut.closing import Closing
 from powercut.crash.folder import FolderSpace, Tree
 from powercut.crash.states import CrashState
@@ -49,7 +42,8 @@ Answer = Callable[[], StateJudgement]
 
 
 Known = dict[bytes, Future[Observation]]
-"""What a check has said of folders, under either promise, by what they are made of."""
+"""What a check has said of folders, under either promise, by the rows that they are made of: it is
+not asked again."""
 
 
 class Check(Protocol):
@@ -72,7 +66,8 @@ class FolderJudge(Closing):
         jobs: int = 1,
         known: Known | None = None,
     ) -> None:
-        """Nothing is checked that is `known`, to which it adds what it checks."""
+        # A tree is made of rows by their numbers, which under another promise may be others.
+        self._rows = b"" if known is None else fingerprint(recording.space.rows)
         self.space = recording.space
         self.recording = recording
         self.tests = 0
@@ -111,7 +106,7 @@ class FolderJudge(Closing):
         first = self._observed(self.space, tree)
 
         def answer() -> StateJudgement:
-            known = name + _AGAIN in self._known
+            known = self._rows + name + _AGAIN in self._known
 
             def again() -> list[Finding]:
                 return self.findings(state, self._observed(self.space, tree, again=True).result())
@@ -207,7 +202,7 @@ class FolderJudge(Closing):
         self, space: FolderSpace, tree: Tree, *, again: bool = False
     ) -> Future[Observation]:
         """What the check says; with `again` what it says the second time, once for each folder."""
-        name = fingerprint(tree) + (_AGAIN if again else b"")
+        name = self._rows + fingerprint(tree) + (_AGAIN if again else b"")
         if name not in self._known:
             self._known[name] = self._pool.submit(self.checked, space, tree)
         return self._known[name]

@@ -21,7 +21,7 @@ import numpy as np
 from powercut.crash.arrays import I64
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.folder import FileState, FolderSpace, Tree
-from powercut.crash.folder_rows import Promise
+from powercut.crash.folder_rows import Promise, Row
 from powercut.crash.legality import why_illegal
 from powercut.crash.states import CrashState
 from powercut.disk.folder_log import read_folder_log
@@ -248,9 +248,10 @@ def _elsewhere(folder: FolderTimeline, acked: int, name: str) -> tuple[str, ...]
     )
 
 
-def fingerprint(tree: Tree) -> bytes:
-    """What two trees have in common if and only if they are made of the same writes."""
-    return hashlib.blake2b(repr(tree).encode(errors="surrogateescape"), digest_size=16).digest()
+def fingerprint(made: Tree | Sequence[Row]) -> bytes:
+    """What two trees have in common if and only if they are made of the same writes, in spaces
+    whose rows have the same fingerprint."""
+    return hashlib.blake2b(repr(made).encode(errors="surrogateescape"), digest_size=16).digest()
 
 
 def build_tree(

@@ -14,10 +14,7 @@ from powercut.model.machine import IMAGE_REPAIR
 from powercut.model.operations import AckBasis
 from powercut.model.units import count as count  # noqa: PLC0414  # a re-export: words.count
 from powercut.model.units import milliseconds
-from powercut.model.verdict import (
-    LsnRange,
-    Verdict,
-)
+from powercut.model.verdict import LsnRange, Verdict
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.host_load import HostLoad
 from powercut.store.results import CellResult, StatesRecovered

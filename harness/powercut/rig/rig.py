@@ -15,12 +15,7 @@ from typing import Any, Final, Protocol, Self, cast
 
 from powercut import __version__
 from powercut.disk.root_cache import mark_used
-from powercut.disk.root_image import (
-    Ingredients,
-    RootImage,
-    ensure_program_image,
-    ensure_root_image,
-)
+from powercut.disk.root_image import Ingredients, RootImage, ensure_program_image, ensure_root_image
 from powercut.machine.port import (
     Attachment,
     Disk,

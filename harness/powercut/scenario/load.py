@@ -13,24 +13,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    Field,
-    StrictBool,
-    StrictInt,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StringConstraints, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 
 from powercut.model.errors import UsageError
-from powercut.scenario.choose import (
-    LeftOut,
-    Strategy,
-    choose_pairwise,
-    left_out_as_impossible,
-)
+from powercut.scenario.choose import LeftOut, Strategy, choose_pairwise, left_out_as_impossible
 from powercut.scenario.expand import PRESET, Draft, Drafts, drafts, merge
 from powercut.scenario.plan import Cell, Plan, draw_trials
 from powercut.scenario.preset import UnknownPreset, find_preset, named_settings, preset_names

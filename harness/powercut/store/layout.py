@@ -51,11 +51,7 @@ from powercut.model.named_path import openable
 from powercut.model.printable import parse_json, words_of
 from powercut.paths import command, from_here, launcher
 from powercut.scenario.plan import Cell
-from powercut.store.files import (
-    host_errors,
-    point_link,
-    write_atomic,
-)
+from powercut.store.files import host_errors, point_link, write_atomic
 from powercut.store.record import read_model
 from powercut.store.results import RunResult
 from powercut.store.trial_dir import TrialDir

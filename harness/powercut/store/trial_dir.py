@@ -33,12 +33,7 @@ from powercut.model.withheld import Withheld
 from powercut.scenario.plan import Trial, Trigger
 from powercut.scenario.settings import ControlKind, Parameters
 from powercut.store import manifest
-from powercut.store.files import (
-    host_errors,
-    link_or_copy,
-    remove_tree,
-    write_atomic,
-)
+from powercut.store.files import host_errors, link_or_copy, remove_tree, write_atomic
 from powercut.store.own import MARK
 from powercut.store.record import read_model
 from powercut.store.trial_result import TrialResult

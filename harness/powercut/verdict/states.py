@@ -30,14 +30,7 @@ from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.operations import OperationHistory
 from powercut.model.reached import Reached
-from powercut.model.verdict import (
-    Finding,
-    FindingKind,
-    LsnRange,
-    Origin,
-    Verdict,
-    lsn_ranges,
-)
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Origin, Verdict, lsn_ranges
 from powercut.recording.reached import files_met
 from powercut.recording.sealed import SealedTrial
 from powercut.rig import commands

@@ -95,6 +95,15 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *edge(
+        f"{_H}/explore/folder_judge.py",
+        (
+            "known-by-numbers",
+            At("FolderJudge.__init__", "fingerprint(recording.space.rows)"),
+            "b''",
+            "what a check said of a folder answers for one of other bytes, of the other promise",
+        ),
+    ),
+    *edge(
         f"{_H}/workload/program/promises.py",
         (
             "ack-before-a-disk-s-state",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from powercut.checkers.repetition import Repeats
 from powercut.crash.explore import InstantKind
 from powercut.crash.folder_rows import Promise
 from powercut.crash.states import CrashState
-from powercut.explore.folder import FolderMedium
+from powercut.explore.folder import FolderMedium, look_at_folder
 from powercut.explore.folder_judge import FolderJudge
-from powercut.model.folder import ROOT_OBJECT, FolderOp, FolderRequest, FolderTimeline
+from powercut.explore.request import Budget, ExploreRequest
+from powercut.model.folder import ROOT_OBJECT, Attributes, FolderOp, FolderRequest, FolderTimeline
 from powercut.model.observation import Observation
 from powercut.model.operations import Packet
 from powercut.model.units import Instant
@@ -187,6 +189,88 @@ def test_a_control_that_only_contradicts_itself_is_none(tmp_path: Path) -> None:
     assert result.control == "INCONCLUSIVE"
     assert result.verdict is not Verdict.SAFE
     assert any("the control did not lose anything" in reason for reason in result.reasons)
+
+
+def test_what_is_known_of_a_folder_holds_where_its_rows_are_the_same(tmp_path: Path) -> None:
+    """A rename into another folder is two changes of POSIX's, so later writes have other numbers;
+    a tree of the same numbers holds other bytes.
+    """
+    recording, known = moved_between_folders(tmp_path), dict[bytes, Future[Observation]]()
+    wanted = ExploreRequest(budget=Budget(200), seed=1, confirm=False)
+
+    def looked(promise: Promise, given: dict[bytes, Future[Observation]] | None) -> object:
+        scratch = tmp_path / f"{promise.value}-{given is None}"
+        scratch.mkdir()
+        seen = look_at_folder(
+            recording.under(promise), wanted, lambda state, _: last(state), scratch, known=given
+        )
+        return seen.explored.findings, seen.explored.coverage, seen.control
+
+    assert looked(JOURNAL, known) == looked(JOURNAL, None)
+    before = len(known)
+    assert looked(Promise.POSIX, known) == looked(Promise.POSIX, None)
+    assert len(known) > before
+
+
+def test_a_folder_of_the_same_rows_is_checked_once_under_both_promises(tmp_path: Path) -> None:
+    recording, known = recorded(tmp_path, synced=False), dict[bytes, Future[Observation]]()
+    asked = []
+
+    def check(state: Path) -> Observation:
+        asked.append(state)
+        return numbers(state)
+
+    for promise in (JOURNAL, Promise.POSIX):
+        with FolderJudge(
+            recording.under(promise), lambda state, _: check(state), tmp_path, known=known
+        ) as judge:
+            everything = tuple(judge.space.volatile(151).tolist())
+            assert judge.judge(CrashState(151, everything)).lossy == ()
+    assert len(asked) == 1
+
+
+def moved_between_folders(tmp_path: Path) -> FolderRecording:
+    """Two files move between folders; then each operation writes its number over the one before,
+    and dates the file back.
+    """
+    one, other, moved = 7, 8, (9, 10)
+    back = Attributes(access_ns=5, change_ns=5)
+    requests = [
+        FolderRequest(FolderOp.CREATE, ROOT_OBJECT, 1, 2, other=FILE, names=("log",)),
+        FolderRequest(FolderOp.MKDIR, ROOT_OBJECT, 1, 2, other=one, names=("one",)),
+        FolderRequest(FolderOp.MKDIR, ROOT_OBJECT, 1, 2, other=other, names=("other",)),
+        *(FolderRequest(FolderOp.CREATE, one, 1, 2, other=n, names=(f"{n}",)) for n in moved),
+        FolderRequest(FolderOp.WRITE, FILE, 3, 4, length=4, data_offset=0),
+        *(
+            FolderRequest(FolderOp.RENAME, one, 12, 13, other=other, names=(f"{n}", f"{n}"))
+            for n in moved
+        ),
+    ]
+    data, said = b"  0\n", [Packet(Instant(20), b"ready\n")]
+    for number in range(1, OPERATIONS + 1):
+        now = 100 * number
+        said.append(Packet(Instant(now), b"? %d\n" % number))
+        place = {"length": 4, "data_offset": len(data)}
+        requests.append(FolderRequest(FolderOp.WRITE, FILE, now + 10, now + 20, **place))
+        requests.append(
+            FolderRequest(FolderOp.ATTRIBUTES, FILE, now + 25, now + 30, attributes=back)
+        )
+        data += b"%3d\n" % number
+        said.append(Packet(Instant(now + 50), b"+ %d\n" % number))
+    plain = recorded(tmp_path, synced=False)
+    folder = replace(
+        plain.folder,
+        requests=tuple(requests),
+        data=np.frombuffer(data, dtype=np.uint8),
+        said=tuple(said),
+    )
+    return replace(plain, folder=folder, history=history_of(folder.said, CUT))
+
+
+def last(state: Path) -> Observation:
+    """All up to the number that the log holds are there."""
+    text = (state / "log").read_text().strip() if (state / "log").exists() else "0"
+    return Observation((), lines=b"".join(b"= %d\n" % one for one in range(1, int(text) + 1)))
 
 
 def test_a_truncated_file_has_none_of_its_bytes(tmp_path: Path) -> None:

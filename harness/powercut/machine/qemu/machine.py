@@ -15,14 +15,7 @@ from typing import Final
 from powercut.closing import Closing
 from powercut.machine import nbd
 from powercut.machine.fuse import NbdFuse
-from powercut.machine.port import (
-    Ended,
-    FileDisk,
-    NbdDisk,
-    NbdFile,
-    RequestTotals,
-    ServedDisk,
-)
+from powercut.machine.port import Ended, FileDisk, NbdDisk, NbdFile, RequestTotals, ServedDisk
 from powercut.machine.qemu.argv import TemplateRam, build_argv, first_disk
 from powercut.machine.qemu.build import find_qemu
 from powercut.machine.qemu.host_view import host_view

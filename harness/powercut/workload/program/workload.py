@@ -19,14 +19,7 @@ from powercut.scenario.machines import LOOP, UML
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.settings import ControlKind, Parameters, ProgramSettings
 from powercut.scenario.settings_program import suite_of
-from powercut.workload.port import (
-    MOUNT_POINT,
-    Contents,
-    GoingOn,
-    Promises,
-    Run,
-    SuitePackages,
-)
+from powercut.workload.port import MOUNT_POINT, Contents, GoingOn, Promises, Run, SuitePackages
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import history_of, sighting_of
 from powercut.workload.program.guest_clock import dated
