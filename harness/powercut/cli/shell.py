@@ -39,10 +39,12 @@ def shell(recording: Path, state: str, no_terminal: bool) -> int:
     from powercut.recording.open_recording import open_recording
     from powercut.recording.shell import LEAVE, open_shell
     from powercut.recording.state_names import resolve_state, state_text
+    from powercut.scenario.program_text import title_of
 
     opened = open_recording(recording, state=state)
     chosen = resolve_state(opened, state)
-    echo(f"{opened.title}: {state_text(opened, chosen)}", err=True)
+    title = title_of(opened.record.command) if isinstance(opened, FolderRecording) else opened.title
+    echo(f"{title}: {state_text(opened, chosen)}", err=True)
     if isinstance(opened, FolderRecording):
         from powercut.campaign.folder import enter_state
 

@@ -26,11 +26,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from powercut.checkers.judge import run_checkers
 from powercut.model.confidence import STATES_MIN, too_few_operations
 from powercut.model.outside import Outside
 from powercut.model.reads import some_of
 from powercut.model.timeline import RequestKind
-from powercut.model.verdict import FindingKind, Verdict
+from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.folder import FolderRecording
 from powercut.recording.reached import reached_in_folder
 from powercut.store.folder import CaptureResult, FolderSeen
@@ -47,15 +48,17 @@ def verdict_of_capture(
     alone = seen.reads is not None and not seen.reads.written
     outside = recording.outside(alone=alone)
     reasons = tuple(dict.fromkeys(_reasons(recording, seen, outside)))
-    verdict = Verdict.SAFE
-    if any(one.verdict is Verdict.LOSSY for one in explored.findings):
-        verdict = Verdict.LOSSY
-    elif reasons or explored.findings:
-        verdict = Verdict.INCONCLUSIVE
+    unknown = FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE
+    judgement = run_checkers(
+        {
+            "recording": lambda: [Finding(*unknown, why) for why in reasons],
+            "states": lambda: [Finding(one.kind, one.verdict, "") for one in explored.findings],
+        }
+    )
     control = _control(seen)
     rows = [row for row in recording.space.rows if row.request.submitted_ns > start]
     return CaptureResult(
-        verdict=verdict,
+        verdict=judgement.verdict,
         reasons=reasons,
         control="" if control is None else control.name,
         promise=recording.promise.value,

@@ -768,23 +768,27 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "reasons-forgiven",
-            At("verdict_of_capture", "reasons or explored.findings"),
-            "explored.findings",
+            At("verdict_of_capture", "[Finding(*unknown, why) for why in reasons]"),
+            "[]",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),
         (
             "unknown-forgiven",
-            At("verdict_of_capture", "reasons or explored.findings"),
-            "reasons",
+            At(
+                "verdict_of_capture",
+                "[Finding(one.kind, one.verdict, '') for one in explored.findings]",
+            ),
+            "[Finding(x.kind, x.verdict, '') for x in explored.findings if x.verdict is Verdict.LOSSY]",
             "states of which nothing is known are SAFE",
         ),
         (
             "second-cuts-forgiven",
             At(
                 "verdict_of_capture",
-                "any((one.verdict is Verdict.LOSSY for one in explored.findings))",
+                "[Finding(one.kind, one.verdict, '') for one in explored.findings]",
             ),
-            "explored.coverage.lossy > explored.coverage.recovery_lossy",
+            "[Finding(x.kind, x.verdict, '') for x in explored.findings if x.verdict is not Verdict.LOSSY"
+            " or explored.coverage.lossy > explored.coverage.recovery_lossy]",
             "what only a cut during the check loses is no loss",
         ),
         (
