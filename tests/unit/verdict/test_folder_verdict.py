@@ -149,7 +149,9 @@ def test_few_states_are_enough_where_there_are_no_others():
     assert verdict_on(recording(), seen(distinct=5, exhausted=True)).verdict is Verdict.SAFE
 
 
-@pytest.mark.parametrize("changes", [{"lossy": 1}, {"recovery_states": 4, "lossy": 1}])
+@pytest.mark.parametrize(
+    "changes", [{"lossy": 1}, {"recovery_states": 4, "recovery_lossy": 1, "lossy": 1}]
+)
 def test_what_one_state_loses_is_lost(changes):
     loss = UNKNOWN.model_copy(update={"kind": FindingKind.LOST, "verdict": Verdict.LOSSY})
     assert verdict_on(recording(), seen(findings=(loss,), **changes)).verdict is Verdict.LOSSY
