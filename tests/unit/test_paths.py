@@ -39,6 +39,7 @@ def test_what_begins_with_no_user_stays(monkeypatch):
 
 
 def test_a_user_that_is_not_there_is_a_mistake_of_the_command_line():
+    extra("pages.manual")
     done = powercut("doctor", "manual", "~no-such-user/man")
     assert done.returncode == 2
     assert done.stderr == (
