@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `import powercut` gives its users (docs/api.md); nothing in powercut imports it.
+"""What `import powercut` gives its users (docs/api.md); only the pytest plugin imports it.
 
 A thin layer over the functions that the command line calls: recordings of disks and of captured
 folders look alike here, and what is asked of either is answered by its own room.

@@ -193,7 +193,6 @@ class SealedTrial:
     @cached_property
     def opened(self) -> TrialRecording:
         """The recording, for its crash states.  Raises as `open_trial`."""
-
         return opened(self)
 
     def forget_seen(self) -> None:
