@@ -40,7 +40,7 @@ from powercut.model.contract import DeviceContract as Contract
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.exposure import ExposureReport
 from powercut.model.timeline import Timeline
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding, Verdict
 from powercut.paths import RESULTS
 from powercut.recording.consent import require_consent, run_checks
 from powercut.recording.disk import DiskRecording
@@ -48,12 +48,11 @@ from powercut.recording.folder import FolderRecording
 from powercut.recording.materialize import materialize
 from powercut.recording.open_recording import open_recording
 from powercut.recording.sealed import TrialRecording
-from powercut.report.publish import write_recording_page, write_reports
+from powercut.report.publish import write_reports
 from powercut.scenario.load import Scenario, load_scenario
 from powercut.scenario.plan import fresh_seed
 from powercut.scenario.program_text import RecordOptions
 from powercut.store.layout import ResultDir
-from powercut.store.program_tried import ProgramTried
 from powercut.store.results import RunResult
 from powercut.verdict.judge import verdict_of
 from powercut.witness.story import name_of
@@ -136,13 +135,13 @@ def try_program(
     seed: int | None = None,
     results: AnyPath = RESULTS,
     portable: bool = False,
-) -> ProgramTried:
+) -> RunResult:
     """Cuts a program's power, on a recorded disk and on captured files, as `powercut try` does.
 
     It is cut after `acks` acknowledged operations or after so many `seconds`, whichever comes
     first; without `acks` it runs on after 500 while it does something new.  `budget` is how many
-    crash states of the disk are recovered.  With `portable` what POSIX alone would lose counts.
-    The result has `verdict`, and `cause` in a sentence.
+    crash states are looked at, of the disk and of the files under each promise.  With `portable`
+    what POSIX alone would lose counts.  The result has `verdict`, and `cause` in a sentence.
 
     `assert powercut.try_program("./mydb-test").verdict is powercut.Verdict.SAFE`
 
@@ -152,9 +151,7 @@ def try_program(
     order = replace(_order(program, acks, seed, results, options), portable=portable)
     require_contract(order)
     tried = try_order(order)
-    write_reports(ResultDir.open(Path(tried.disk.result_directory)))
-    if tried.files.directory is not None:
-        write_recording_page(tried.files.directory.path)
+    write_reports(ResultDir.open(Path(tried.result_directory)))
     return tried
 
 
@@ -303,12 +300,11 @@ class Recording:
         with run_checks() if self._run_check else nullcontext():
             if isinstance(opened, FolderRecording):
                 seen = judge_again(opened)
-                kinds = FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE
                 found = [
                     Finding(one.kind, one.verdict, one.examples[0].message, one.lsns)
                     for one in seen.explored.findings
                 ]
-                return seen.verdict, (*found, *(Finding(*kinds, why) for why in seen.reasons))
+                return seen.verdict, (*found, *map(Finding.unknown, seen.reasons))
             if not isinstance(opened, TrialRecording):
                 raise UsageError("a log of another tool has no verdict here: try `powercut verify`")
             require_consent(opened.directory, opened.parameters)

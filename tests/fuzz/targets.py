@@ -192,10 +192,11 @@ def observation(data: bytes) -> object:
 def state(data: bytes) -> object:
     """A crash state."""
     from powercut.recording import state_ref
+    from powercut.store.trial_dir import TrialDir
 
     with _folder() as folder:
         (folder / "state.json").write_bytes(data)
-        return state_ref.load_file(folder / "state.json")
+        return state_ref.load(TrialDir(folder, folder), str(folder / "state.json"))
 
 
 def capture(data: bytes) -> object:

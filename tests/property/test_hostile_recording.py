@@ -184,7 +184,7 @@ def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
         path.write_text(json.dumps(changed(STATE, changes)))
 
         def use():
-            state = state_ref.load_file(path)
+            state = state_ref.load(trial, str(path))
             if not why_illegal(recording.space, state):
                 recording.space.image_writes(state)
 
@@ -203,7 +203,7 @@ def test_any_state_is_one_of_the_recording_s_or_refused(trial, examples):
 )
 def test_a_state_of_another_disk_is_none_of_this_one(trial, place, value, says):
     (trial.path / "state.json").write_text(json.dumps(changed(STATE, [(place, value)])))
-    state = state_ref.load_file(trial.path / "state.json")
+    state = state_ref.load(trial, str(trial.path / "state.json"))
     assert any(says in problem for problem in why_illegal(open_trial(trial).space, state))
 
 
@@ -212,7 +212,7 @@ def test_a_state_that_unpacks_without_end_is_refused(tmp_path):
     value = changed(STATE, [(("again", "overlay"), [[0, bomb]])])
     (tmp_path / "state.json").write_text(json.dumps(value))
     with pytest.raises(DamagedRecording, match="a piece of more than"):
-        state_ref.load_file(tmp_path / "state.json")
+        state_ref.load(TrialDir(tmp_path, tmp_path), str(tmp_path / "state.json"))
 
 
 @pytest.mark.parametrize("examples", SLICES)

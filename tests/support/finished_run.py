@@ -17,7 +17,8 @@ from powercut.scenario.load import expand, load_scenario
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect
 from powercut.store.layout import ResultDir, reproduce_command
-from powercut.store.results import CellResult, ControlResult, RunResult, StatesRecovered
+from powercut.store.results import CellResult, ControlResult, RunResult
+from powercut.store.states_recovered import StatesRecovered
 from powercut.store.trial_dir import TrialRecord
 from powercut.store.trial_result import Exposure, TrialResult
 from powercut.wal.layout import SlotState

@@ -129,8 +129,6 @@ def _cell_result(
 ) -> CellResult:
     own = worst_of(trials)
     wanted = controls_for(cell.parameters, vouched_for(trials))
-    if own is Verdict.INCONCLUSIVE:  # older runs made none for it
-        wanted = tuple(one for one in wanted if same_run(one.parameters) in known)
     controls = [_control_result(control, known) for control in wanted]
     verdict, reasons = with_controls(own, controls)
     return CellResult.of(

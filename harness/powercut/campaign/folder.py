@@ -260,11 +260,6 @@ def progress_text(event: ExploreProgress) -> str:
     return f"{event.states:,} states, {event.lossy_states:,} lose something"
 
 
-def same_outcome(one: CaptureResult, other: CaptureResult) -> bool:
-    """Whether two verdicts on one recording agree; a budget of time may see other states."""
-    return one.verdict == other.verdict
-
-
 # Whether a run that has done what it was asked for goes on: a fault may begin later.
 #
 # While there is time and room, it does until `_SHARE` of its seconds are used and no new kind of

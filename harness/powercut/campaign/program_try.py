@@ -17,43 +17,26 @@ program is to be portable.
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
-from powercut.campaign.folder import (
-    CaptureOrder,
-    Checking,
-    checking,
-    judge_folder,
-    minimize_capture,
-    record_folder,
-)
+from powercut.campaign.files import RecordedFiles
+from powercut.campaign.folder import CaptureOrder, record_folder
 from powercut.campaign.runner import run_scenarios
-from powercut.crash.folder_rows import Promise
-from powercut.explore.request import Budget, ExploreRequest
-from powercut.explore.trial import AUTO_STATES_OF_PROGRAM
 from powercut.model.errors import PowercutError, UsageError
 from powercut.model.events import RunEvent
-from powercut.model.verdict import Verdict
-from powercut.recording.folder import FolderRecording, open_capture
+from powercut.recording.folder import open_capture
 from powercut.scenario.program_text import RecordOptions, program_scenario
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.files import host_errors
-from powercut.store.folder import CaptureDir, CaptureResult
-from powercut.store.program_tried import FilesTried, ProgramTried
-from powercut.store.witness import write_witness
+from powercut.store.files_tried import FilesOrder
+from powercut.store.folder import CaptureDir
+from powercut.store.results import RunResult
 from powercut.trial.contract import set_up, try_contract
 from powercut.workload.port import Run
 from powercut.workload.program.workload import ProgramWorkload
-
-_WITNESS_STATES: Final = 500
-"""States at most of the search for the fewest lost writes: a cause is wanted, not a proof."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +70,19 @@ def require_contract(order: TryOrder) -> None:
 
 def try_program(
     order: TryOrder, on_event: Callable[[RunEvent], None] = lambda _: None
-) -> ProgramTried:
+) -> RunResult:
     """Records the program in both ways, and judges both.  Raises UsageError, HostError."""
     folder = _set_up(order)  # alone: whatever a verb leaves behind is ended with it
-    recorded = _recorded(order, folder)
-    acks = order.options.acks if isinstance(recorded, str) else max(order.options.acks, recorded[1])
-    scenario = program_scenario(order.program, dataclasses.replace(order.options, acks=acks))
-    with ThreadPoolExecutor(1, thread_name_prefix="files") as beside:
-        files = beside.submit(_files, order, recorded)
-        outcome = run_scenarios(
-            [scenario], seed=order.seed, results=order.results, on_event=on_event
-        )
-        (disk,) = outcome.runs
-        return ProgramTried(disk, files.result(), order.portable)
+    files = _recorded(order, folder)
+    options = replace(order.options, acks=max(order.options.acks, files.acked))
+    (run,) = run_scenarios(
+        [program_scenario(order.program, options)],
+        seed=order.seed,
+        results=order.results,
+        on_event=on_event,
+        files=files,
+    ).runs
+    return run
 
 
 def record_files(order: TryOrder) -> CaptureDir:
@@ -119,13 +102,14 @@ def _set_up(order: TryOrder) -> Path:
     return folder
 
 
-def _recorded(order: TryOrder, folder: Path) -> tuple[CaptureDir, int] | str:
-    """The recording of the files, and its operations; or why there is none."""
+def _recorded(order: TryOrder, folder: Path) -> RecordedFiles:
+    """The recording of the files, or why there is none."""
     try:
         directory = _record(order, folder)
-        return directory, len(open_capture(directory).history.acked)
+        acked = len(open_capture(directory).history.acked)
     except PowercutError as error:
-        return str(error)
+        return RecordedFiles(None, FilesOrder(portable=order.portable, reason=str(error)))
+    return RecordedFiles(directory, FilesOrder(portable=order.portable), acked)
 
 
 def _record(order: TryOrder, folder: Path) -> CaptureDir:
@@ -148,69 +132,3 @@ def _record(order: TryOrder, folder: Path) -> CaptureDir:
     directory = CaptureDir.create(order.results.absolute() / "capture" / order.stamp)
     record_folder(capture, directory)
     return directory
-
-
-def _files(order: TryOrder, recorded: tuple[CaptureDir, int] | str) -> FilesTried:
-    """All that is known of the files: what a later step cannot do takes no earlier verdict away."""
-    if isinstance(recorded, str):
-        return FilesTried(reason=recorded)
-    found = FilesTried()
-    try:
-        for known in _files_tried(order, recorded[0]):
-            found = known
-    except PowercutError as error:
-        found = dataclasses.replace(found, reason=str(error))
-    return found
-
-
-def _files_tried(order: TryOrder, directory: CaptureDir) -> Iterator[FilesTried]:
-    """What is known after each step.  Raises PowercutError."""
-    wanted = ExploreRequest(budget=Budget(AUTO_STATES_OF_PROGRAM), seed=order.seed, confirm=False)
-    state_s = order.options.state_timeout
-    recording = open_capture(directory, Promise.JOURNAL)
-    with checking(recording, state_s) as of:
-        journal = judge_folder(recording, wanted, state_s=state_s, keep=True, within=of)
-        directory.write_result(journal)
-        yield FilesTried(journal, directory=directory)
-        beyond = recording.under(Promise.POSIX)
-        posix = judge_folder(beyond, wanted, state_s=state_s, keep=True, within=of)
-        directory.write_exploration(posix)
-        found = FilesTried(journal, posix, directory)
-        yield found
-        for under, result in ((recording, journal), (beyond, posix)):
-            if result.verdict is Verdict.LOSSY:
-                yield dataclasses.replace(found, cause=_cause(under, result, of))
-                return
-
-
-def _cause(recording: FolderRecording, result: CaptureResult, of: Checking) -> str:
-    """For want of what the files lose something.  Raises PowercutError."""
-    examples = (one for found in result.explored.findings for one in found.examples)
-    state = next((one.id for one in examples if one.id), None)
-    budget = Budget(_WITNESS_STATES)
-    witness = minimize_capture(recording, state, operation=None, budget=budget, within=of)
-    write_witness(recording.directory.path, witness)
-    return witness.cause
-
-
-def tried_json(tried: ProgramTried) -> str:
-    """All of it for programs: the verdict, the cause, the disk's run, the files' results."""
-    files = tried.files
-    results = {
-        name: None if result is None else result.model_dump(mode="json")
-        for name, result in (("journal", files.journal), ("posix", files.posix))
-    }
-    told = {
-        "format": "powercut-try/1",
-        "verdict": tried.verdict.name.lower(),
-        "portable": tried.portable,
-        "cause": files.cause,
-        "alone": tried.alone,
-        "disk": tried.disk.model_dump(mode="json"),
-        "files": {
-            "recording": None if files.directory is None else str(files.directory.path),
-            "reason": files.reason,
-            **results,
-        },
-    }
-    return json.dumps(told, indent=1)

@@ -33,6 +33,7 @@ from powercut.campaign.confidence import (
     seconds_of,
     total_seconds,
 )
+from powercut.campaign.files import RecordedFiles, judge_files
 from powercut.campaign.resume import SESSIONS, earlier_result
 from powercut.campaign.selection import trials_of
 from powercut.explore.request import ExploreProgress
@@ -119,6 +120,9 @@ class RunOptions:
     run_of: Callable[..., Run] | None = None
     """Makes the run, as `Run` itself does by default."""
 
+    files: RecordedFiles | None = None
+    """Captured files that are judged with the run."""
+
 
 def _is_loss(result: TrialResult) -> bool:
     return result.verdict is Verdict.LOSSY
@@ -161,7 +165,10 @@ class Run:
         before_s = sum(session.get("seconds", 0.0) for session in sessions)
         reproduce = self.directory.write_reproduce(self.plan.seed)
         self._announce()
-        with self.shelf:
+        with self.shelf, self._workers(1) as beside:
+            files = beside.submit(
+                judge_files, self.directory, self.plan, self.environment, heard=self._go_on
+            )
             trials = self._run_cells()
             known = outcomes_of_cells(self.plan, trials)
             known |= self._run_controls(missing_controls(self.plan, trials, known))
@@ -179,6 +186,7 @@ class Run:
             seconds=round(before_s + time.monotonic() - start, 3),
             cells=cells,
             controls=distinct_controls(cells),
+            files=files.result(),
             reproduce=reproduce,
             result_directory=str(self.directory.path),
             load=load_of_sessions(sessions),
@@ -188,10 +196,15 @@ class Run:
         self.options.on_event(RunFinished(self.plan.scenario, result.verdict, self.directory.path))
         return result
 
+    def _go_on(self) -> None:
+        """Raises CancelledError once the run is interrupted."""
+        if self.interrupted.is_set():
+            raise CancelledError
+
     @contextmanager
-    def _workers(self) -> Iterator[ThreadPoolExecutor]:
+    def _workers(self, jobs: int) -> Iterator[ThreadPoolExecutor]:
         """Threads for trials.  An interrupt does not wait for those that are under way."""
-        pool = ThreadPoolExecutor(self.jobs)
+        pool = ThreadPoolExecutor(jobs)
         try:
             yield pool
         except KeyboardInterrupt:
@@ -228,7 +241,7 @@ class Run:
             if _is_loss(done[key]):
                 lost.add(cell.name)
 
-        with self._workers() as pool:
+        with self._workers(self.jobs) as pool:
             for _ in pool.map(run, work):
                 pass
         left_out = len(work) - len(done)
@@ -281,7 +294,7 @@ class Run:
             self.options.controls.setdefault(key, place)
             return Outcome.of(f"control {name}", result)
 
-        with self._workers() as pool:
+        with self._workers(self.jobs) as pool:
             return dict(zip(wanted, pool.map(run, wanted.items()), strict=True))
 
     def _first_alike(self, control: Control) -> tuple[Cell, Trial] | None:
@@ -342,8 +355,7 @@ class Run:
         result = verdict_of(
             SealedTrial(directory), RecoveredStates(self.shelf, on_event=watch), notify
         )
-        if self.interrupted.is_set():  # its engine may have been taken away: judged when resumed
-            raise CancelledError
+        self._go_on()  # its engine may have been taken away: judged when resumed
         directory.write_verdict(result)
         return result
 

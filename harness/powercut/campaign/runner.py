@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from powercut.campaign.confidence import Aim
+from powercut.campaign.files import RecordedFiles
 from powercut.campaign.resume import (
     SELECTION,
     SESSIONS,
@@ -45,14 +46,15 @@ def run_scenarios(
     keep: Keep = Keep.ALL,
     on_event: Listener = lambda _: None,
     run_of: Callable[..., Run] | None = None,
+    files: RecordedFiles | None = None,
 ) -> CampaignOutcome:
     """Runs each scenario and returns what came out, which is on disk by then.
 
     All scenarios are read before the first runs.  `seed` replaces their own root seeds;
     where neither is given, one is drawn.  With an `aim`, cells that should be SAFE are cut as
     often as it takes, and no more after their first loss.  `run_of` makes the runs, if not `Run`.
-    Raises UsageError for a mistake in
-    a scenario and HostError if this host cannot run anything at all.
+    `files` join each of them.  Raises UsageError for a mistake in a scenario and HostError if this
+    host cannot run anything at all.
     """
     selection = Selection(tuple(only), trials, aim)
     planned = [
@@ -60,7 +62,7 @@ def run_scenarios(
         for scenario in [_loaded(item) for item in scenarios]
     ]
     rig = ready_rig([plan for _, plan in planned], on_event)
-    options = RunOptions(jobs, keep, on_event, run_of=run_of)
+    options = RunOptions(jobs, keep, on_event, run_of=run_of, files=files)
     runs = [new_run(rig, scenario, plan, selection, results, options) for scenario, plan in planned]
     return CampaignOutcome(runs=tuple(runs))
 
@@ -112,6 +114,8 @@ def new_run(
             SELECTION: selection.as_json(),
             **rig.environment(plan),
         }
+        if options.files is not None:
+            environment |= options.files.join(directory)
         if selection.options:
             environment["options"] = shlex.join(selection.options)
         directory.write_environment(environment)

@@ -24,6 +24,7 @@ from powercut.campaign.assemble import (
     distinct_controls,
     outcomes_of_cells,
 )
+from powercut.campaign.files import judge_files
 from powercut.campaign.resume import SELECTION, SESSIONS
 from powercut.campaign.selection import Selection
 from powercut.explore.trial import RecoveredStates
@@ -105,6 +106,7 @@ def verify(
         seconds=round(time.monotonic() - start, 3),
         cells=results,
         controls=distinct_controls(results),
+        files=judge_files(directory, plan, environment, again=True) if whole else None,
         reproduce=reproduce_command(directory.scenario_copy, seed, options=directory.options()),
         result_directory=str(directory.path),
         load=load_of_sessions(environment.get(SESSIONS, ())),

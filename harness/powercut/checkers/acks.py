@@ -15,7 +15,7 @@ from typing import Final
 
 from powercut.checkers.wal import ranges_text
 from powercut.model.operations import AckProof
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding
 
 ACK_WINDOW: Final = "ack_window_ns"
 """Detail of a finding that only says that some acks may have been made too early."""
@@ -64,4 +64,4 @@ def _latency(window_us: float) -> str:
 def _incomplete(message: str, proof: AckProof | None = None) -> Finding:
     lsns = proof.unproved if proof else ()
     detail: dict[str, object] = {ACK_WINDOW: proof.window_ns} if proof else {}
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, detail)
+    return Finding.unknown(message, lsns, detail)

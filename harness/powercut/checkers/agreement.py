@@ -100,9 +100,7 @@ def explain_losses(
 
 def bytes_not_judged(lsns: tuple[LsnRange, ...], what: str) -> Finding:
     """Nothing follows from not having seen the bytes of records that `what`."""
-    return Finding(
-        FindingKind.INCOMPLETE,
-        Verdict.INCONCLUSIVE,
+    return Finding.unknown(
         f"{NOT_JUDGED}: records {ranges_text(lsns)} {what}, and no write to the disk shows "
         "all their bytes: something keeps them in another form (compressed, encrypted, at odd "
         "addresses); only recovered states can say whether they were durable",

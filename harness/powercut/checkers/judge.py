@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from powercut.model.verdict import Confirmed, Finding, FindingKind, Verdict, losses
+from powercut.model.verdict import Confirmed, Finding, Verdict, losses
 
 Checker = Callable[[], list[Finding]]
 """A checker with its arguments bound."""
@@ -63,16 +63,12 @@ def run_checkers(checkers: Mapping[str, Checker]) -> Judgement:
         except Exception as error:  # whatever it was, the checker has not passed
             findings.append(_failed(name, error))
     if not checkers:
-        findings.append(
-            Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "nothing was checked")
-        )
+        findings.append(Finding.unknown("nothing was checked"))
     return Judgement(tuple(findings), judge(findings))
 
 
 def _failed(name: str, error: Exception) -> Finding:
-    return Finding(
-        FindingKind.INCOMPLETE,
-        Verdict.INCONCLUSIVE,
+    return Finding.unknown(
         f"the {name} checker failed: {type(error).__name__}: {error}",
         detail={"checker": name, "exception": type(error).__name__},
     )

@@ -62,9 +62,7 @@ def check_wal(
     required = required_after(history, layout, attempted)
     if not history.acked:
         findings.append(
-            Finding(
-                FindingKind.INCOMPLETE,
-                Verdict.INCONCLUSIVE,
+            Finding.unknown(
                 "nothing had been acknowledged, so nothing could be lost",
             )
         )
@@ -112,7 +110,7 @@ def _trouble(message: str, lsns: tuple[LsnRange, ...], cause: Failure | None) ->
     """What says nothing about the disk, with what to do next."""
     if cause is not None:
         message = f"{message}\n{cause.reason}; what to do: {cause.remedy}"
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, dict(_named(cause)))
+    return Finding.unknown(message, lsns, dict(_named(cause)))
 
 
 def _named(cause: Failure | None) -> dict[str, object]:
@@ -209,4 +207,4 @@ def wrapped_after_restart(history: History, layout: WalLayout, attempted: int) -
 def check_restarts(history: History, layout: WalLayout, attempted: int) -> list[Finding]:
     """INCONCLUSIVE if a loss at a restart may not be seen."""
     why = wrapped_after_restart(history, layout, attempted)
-    return [Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, why)] if why else []
+    return [Finding.unknown(why)] if why else []

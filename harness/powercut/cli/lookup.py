@@ -103,7 +103,7 @@ def is_bundle(path: Path) -> bool:
     """Whether `path` is a bundle and not a folder."""
     if not path.is_file():
         return False
-    from powercut.campaign.bundle import is_bundle as begins_as_one
+    from powercut.campaign.bundle_file import is_bundle as begins_as_one
 
     return begins_as_one(path)
 

@@ -67,14 +67,14 @@ def try_(
 
     Exit status: 0 SAFE, 1 LOSSY, 2 the program does not keep the contract, 3 INCONCLUSIVE.
     """
-    from powercut.campaign.program_try import TryOrder, require_contract, tried_json, try_program
+    from powercut.campaign.program_try import TryOrder, require_contract, try_program
     from powercut.cli.interrupt import Resumable
-    from powercut.model.verdict import Verdict
-    from powercut.report.publish import write_recording_page, write_reports
-    from powercut.report.terminal.program_try import print_tried
+    from powercut.report.publish import write_reports
     from powercut.report.terminal.progress import ProgressView
+    from powercut.report.terminal.table import print_run
     from powercut.scenario.plan import fresh_seed
     from powercut.store.layout import ResultDir
+    from powercut.store.results import CampaignOutcome
     from powercut.workload.program.find import find_program
 
     given = click.get_current_context().get_parameter_source("acks")
@@ -98,10 +98,9 @@ def try_(
     with console.status("trying the program without a cut"):
         require_contract(order)
     with ProgressView(console) as view, Resumable("run", view).heard() as progress:
-        tried = try_program(order, progress)
-    print_tried(console, tried, order.program.command)  # before the pages, which are a copy of it
-    write_reports(ResultDir.open(Path(tried.disk.result_directory)))
-    if tried.files.directory is not None:  # there is a result, then
-        write_recording_page(tried.files.directory.path)
-    write_json(tried_json(tried), json_file)
-    return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(tried.verdict, 3)
+        run = try_program(order, progress)
+    print_run(console, run)  # before the pages, which are a copy of it
+    write_reports(ResultDir.open(Path(run.result_directory)))
+    outcome = CampaignOutcome(runs=(run,))
+    write_json(outcome.model_dump_json(indent=1), json_file)
+    return outcome.exit_status

@@ -251,7 +251,7 @@ def what_can_go_on(
         "life after recovery and second cuts were not looked at: on the disk on which only `setup` "
         f"has run, where nothing is lost, {problem}"
     )
-    finding = Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
+    finding = Finding.unknown(message)
     return replace(wanted, after=0, depth=0), (finding,)
 
 

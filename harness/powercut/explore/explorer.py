@@ -53,7 +53,7 @@ from powercut.explore.work import (
     Workers,
 )
 from powercut.model.confidence import log2_sum
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding, Verdict
 from powercut.recording.consent import require_consent
 from powercut.recording.sealed import SealedTrial
 from powercut.rig.engine_shelf import EngineShelf
@@ -158,9 +158,7 @@ class ExplorerRun:
 
     def explore(self) -> ExploreResult:
         for gap in self.medium.gaps:
-            self.collected.add_general(
-                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the recording: {gap}")
-            )
+            self.collected.add_general(Finding.unknown(f"the recording: {gap}"))
         self._tell("starting", force=True)
         with scratch() as folder:
             bulk = self.medium.bulk(self.wanted, self.collected, self.mapper, folder)
@@ -315,9 +313,7 @@ class ExplorerRun:
         """What was found so far, of which looking at states took so many seconds."""
         medium, wanted = self.medium, self.wanted
         if not self.tally.checked:
-            self.collected.add_general(
-                Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, "no state was checked")
-            )
+            self.collected.add_general(Finding.unknown("no state was checked"))
         save = partial(medium.name, keep=self.keep)
         findings = self.collected.findings(save, medium.last_word)
         cell, engine = medium.recorded_cell, medium.engine

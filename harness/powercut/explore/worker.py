@@ -314,9 +314,7 @@ def _without_words(seen: Observation) -> Observation:
 
 
 def _engine_failed(error: HostError) -> Finding:
-    return Finding(
-        FindingKind.INCOMPLETE,
-        Verdict.INCONCLUSIVE,
+    return Finding.unknown(
         f"the engine failed, and nothing is known of this state: {error}"
         + (f"; what to do: {error.hint}" if error.hint else ""),
     )

@@ -146,6 +146,19 @@ class Finding:
     unreachable: tuple[LsnRange, ...] = ()
     difference: Difference | None = None
 
+    @classmethod
+    def unknown(
+        cls,
+        message: str,
+        lsns: tuple[LsnRange, ...] = (),
+        detail: dict[str, object] | None = None,
+        origin: Origin = Origin.CUT,
+    ) -> Finding:
+        """Part of the evidence is missing: what of it nothing can be said, and why."""
+        return cls(
+            FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, lsns, detail or {}, origin
+        )
+
 
 def losses(findings: Iterable[Finding]) -> set[tuple[FindingKind, int]]:
     """Every record that LOSSY findings name, with the way in which it is lost; LSN 0 for none.

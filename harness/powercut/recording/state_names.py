@@ -145,17 +145,14 @@ def _at_text(recording: Recording, instant: int) -> str:
 
 def _kept(recording: Recording, name: str) -> CrashState:
     try:
-        path = state_ref.find(recording.directory, name)
+        state, path, value = state_ref.load_value(recording.directory, name)
     except UsageError as error:
         known = [*state_ref.saved(recording.directory), *recording.state_forms.split(", ")]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.3)
         listed = f"nearest: {', '.join(near)}; " if near else f"{error.hint}; "
         hint = f"{listed}STATE is {recording.state_forms}"
         raise UsageError(f"{error}", hint=hint) from error
-    state, own = state_ref.load_file(path), state_ref.name_of(state_ref.read_file(path))
-    if path == state_ref.path_of(recording.directory, path.stem) and own != path.stem:
-        raise DamagedRecording(f"{path}: holds state {own}")
-    if own != state_name(recording, state):
+    if state_ref.name_of(value) != state_name(recording, state):
         raise DamagedRecording(f"{path}: it is no state of such a recording")
     if problems := recording.why_not_legal(state):
         raise DamagedRecording(

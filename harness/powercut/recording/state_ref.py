@@ -43,7 +43,7 @@ __all__ = [
     "StateRef",
     "find",
     "load",
-    "load_file",
+    "load_value",
     "name_of",
     "parse",
     "path_of",
@@ -189,11 +189,19 @@ def load(recording: RecordingFolder, name: str) -> CrashState:
     Raises UsageError if there is none or more than one, DamagedRecording if its file
     is not what it was.
     """
+    return load_value(recording, name)[0]
+
+
+def load_value(recording: RecordingFolder, name: str) -> tuple[CrashState, Path, StateRef]:
+    """The same with its file and what that holds."""
     path = find(recording, name)
-    state = load_file(path)
-    if path == path_of(recording, path.stem) and state_id(state) != path.stem:
-        raise DamagedRecording(f"{path}: holds state {state_id(state)}")
-    return state
+    value = read_file(path)
+    if path == path_of(recording, path.stem) and name_of(value) != path.stem:
+        raise DamagedRecording(f"{path}: holds state {name_of(value)}")
+    try:
+        return parse(value), path, value
+    except DamagedRecording as error:
+        raise DamagedRecording(f"{path}: {error}") from error
 
 
 def find(recording: RecordingFolder, name: str) -> Path:
@@ -224,12 +232,3 @@ def read_file(path: Path) -> StateRef:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise DamagedRecording(f"{path}: not a crash state in format {FORMAT!r}")
     return value
-
-
-def load_file(path: Path) -> CrashState:
-    """The state in the file `path`.  Raises DamagedRecording."""
-    try:
-        return parse(read_file(path))
-    except DamagedRecording as error:
-        known = str(error).startswith(str(path))
-        raise error if known else DamagedRecording(f"{path}: {error}") from error

@@ -2,7 +2,7 @@
 """JUnit XML, which every CI can show.
 
 A cell is a test case: it fails if its verdict is not the expected one, and is an error
-if nothing could be said.  Nothing is ever skipped.
+if nothing could be said.  Captured files are one for each promise that counts.  Nothing is skipped.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ def _document(root: ET.Element) -> bytes:
 
 
 def _suite(run: RunResult) -> ET.Element:
+    files = [] if run.files is None else [*run.files.counted_rows]
+    verdicts = [verdict for _, verdict, _ in files]
+    unknown = [*verdicts, *(cell.verdict for cell in run.cells)].count(Verdict.INCONCLUSIVE)
     suite = ET.Element(
         "testsuite",
         name=f"powercut.{run.scenario}",
         timestamp=run.started,
         time=f"{run.seconds:.3f}",
-        tests=str(len(run.cells)),
-        failures=str(sum(_failed(cell) for cell in run.cells)),
-        errors=str(sum(cell.verdict is Verdict.INCONCLUSIVE for cell in run.cells)),
+        tests=str(len(run.cells) + len(files)),
+        failures=str(sum(map(_failed, run.cells)) + verdicts.count(Verdict.LOSSY)),
+        errors=str(unknown),
     )
     _properties(
         suite,
@@ -59,6 +62,12 @@ def _suite(run: RunResult) -> ET.Element:
     )
     for cell in run.cells:
         _case(suite, run, cell)
+    for name, verdict, text in files:
+        case = ET.SubElement(suite, "testcase", classname=f"powercut.{run.scenario}", name=name)
+        if verdict is not Verdict.SAFE:
+            kind = "failure" if verdict is Verdict.LOSSY else "error"
+            problem = ET.SubElement(case, kind, message=verdict.name)
+            problem.text = clean(text)
     return suite
 
 

@@ -16,8 +16,13 @@ from powercut.store.layout import ResultDir
 
 
 def write_reports(result: ResultDir) -> Path:
-    """Writes report.html and junit.xml; returns the former.  Raises PowercutError."""
+    """Writes report.html and junit.xml, and the page of its captured files; returns the first.
+
+    Raises PowercutError.
+    """
     run = result.read_verdict()
+    if run.files is not None and run.files.recording:
+        write_recording_page(result.path / run.files.recording)
     result.write_file("junit.xml", junit_xml(run))
     return result.write_file("report.html", html_report(result, run).encode())
 

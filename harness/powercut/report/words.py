@@ -17,8 +17,8 @@ from powercut.model.units import milliseconds
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.store.host_load import HostLoad
-from powercut.store.results import CellResult, StatesRecovered
-from powercut.store.states_recovered import StatesAtAcks
+from powercut.store.results import CellResult
+from powercut.store.states_recovered import StatesAtAcks, StatesRecovered
 from powercut.store.trial_result import AckInstants, Exposure, InFlight, TrialResult
 
 SHOWN_RANGES = 3

@@ -47,7 +47,7 @@ class FoundState(Record):
 
     difference: Difference | None = None
     """All that a program's check found there, against what was acknowledged; null for other
-    workloads, and in older results."""
+    workloads."""
 
     confirmed: Confirmed = "not tried"
     """Whether the recorded system itself (the recorded kernel in a guest; for a raw log

@@ -27,7 +27,7 @@ from powercut.model.outside import LeftFiles, Outside
 from powercut.model.positive import PositiveControl
 from powercut.model.reached import Reached
 from powercut.model.reads import CheckReads
-from powercut.model.verdict import Finding
+from powercut.model.verdict import Finding, LsnRange, Verdict, lsn_ranges
 from powercut.sandbox.printed import tail
 from powercut.store import manifest
 from powercut.store.exploration import ExploreResult
@@ -121,6 +121,12 @@ class CaptureResult(Record):
     untested: tuple[str, ...] = ()
     reached: Reached
     explored: ExploreResult
+
+    @property
+    def lost(self) -> tuple[LsnRange, ...]:
+        """The operations that some state loses."""
+        lossy = [one for one in self.explored.findings if one.verdict is Verdict.LOSSY]
+        return lsn_ranges(number for one in lossy for span in one.lsns for number in span)
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    GetJsonSchemaHandler,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
     ValidationError,
     WithJsonSchema,
-    model_serializer,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
 
 from powercut.documented import Documented
 from powercut.model.errors import DamagedRecording
@@ -29,26 +24,6 @@ Model = TypeVar("Model", bound=BaseModel)
 
 class Record(Documented):
     """A part of a stored document: immutable, and unknown keys are errors."""
-
-
-class SparseRecord(Record):
-    """A record that is written without those of its keys `LATER` that say nothing: what has none of
-    them looks as it did before there were any."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset()
-
-    @model_serializer(mode="wrap")
-    def _without_none(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        told = write(self).items()
-        return {key: value for key, value in told if value is not None or key not in self.LATER}
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        """That of the fields: of what a function returns pydantic only knows that it is a dict."""
-        fields: Any = {key: part for key, part in core_schema.items() if key != "serialization"}
-        return super().__get_pydantic_json_schema__(fields, handler)
 
 
 def read_model(path: Path, model: type[Model]) -> Model:

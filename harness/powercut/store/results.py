@@ -18,41 +18,13 @@ from powercut.model.confidence import log2_sum, upper_bound
 from powercut.model.verdict import EvidenceLevel, FindingKind, LsnRange, Verdict
 from powercut.scenario.plan import Cell
 from powercut.scenario.settings import ControlKind, Expect, Parameters
+from powercut.store.files_tried import FilesTried
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record, SparseRecord, VerdictName
+from powercut.store.record import Record, VerdictName
 from powercut.store.states_recovered import StatesRecovered
-from powercut.store.trial_result import (
-    LOSS_KINDS,
-    AckInstants,
-    Exposure,
-    FindingRecord,
-    InFlight,
-    Latency,
-    TrialResult,
-    lost_lsns,
-)
+from powercut.store.trial_result import AckInstants, Exposure, TrialResult
 
 VERDICT_FORMAT: Final = "powercut-verdict/1"
-
-__all__ = [
-    "LOSS_KINDS",
-    "AckInstants",
-    "CampaignOutcome",
-    "CellResult",
-    "ControlResult",
-    "Exposure",
-    "FindingRecord",
-    "InFlight",
-    "Latency",
-    "Record",
-    "RunResult",
-    "StatesRecovered",
-    "TrialResult",
-    "VerdictName",
-    "exit_status",
-    "lost_lsns",
-    "wanted_verdict",
-]
 
 
 def wanted_verdict(expect: Expect) -> Verdict:
@@ -67,10 +39,8 @@ _WANTED: Final = {
 }
 
 
-class ControlResult(SparseRecord):
+class ControlResult(Record):
     """A run whose outcome was known in advance."""
-
-    LATER = frozenset({"disk"})
 
     kind: ControlKind
     """Which control."""
@@ -256,10 +226,10 @@ class RunResult(Record):
     """How long it took."""
 
     verdict: VerdictName
-    """The worst verdict of its cells."""
+    """The worst verdict of its cells, and of captured files as far as they count."""
 
     as_expected: bool
-    """Whether every cell got the verdict that was expected."""
+    """Whether every cell got the verdict that was expected, and no file lost anything."""
 
     exit_status: int
     """0 all as expected; 1 a verdict differs from what was expected; 3 inconclusive."""
@@ -270,6 +240,9 @@ class RunResult(Record):
     controls: tuple[ControlResult, ...] = ()
     """The runs of known outcome that vouch for the cells."""
 
+    files: FilesTried | None = None
+    """What captured files show of a program that was tried; null for other runs."""
+
     reproduce: str = ""
     """The command that repeats the run with the same seed."""
 
@@ -279,47 +252,39 @@ class RunResult(Record):
     load: HostLoad | None = None
     """What else the host had to do during the run; null if that was not measured."""
 
+    @property
+    def cause(self) -> str:
+        """A loss in a sentence: for want of which sync, as the files show it, else what was found
+        on the disk; empty if nothing that counts was lost.
+        """
+        if self.files is not None and self.files.loses and self.files.cause:
+            return self.files.cause
+        findings = (one for cell in self.cells for trial in cell.trials for one in trial.findings)
+        return next((one.message for one in findings if one.verdict is Verdict.LOSSY), "")
+
     @classmethod
     def of(
-        cls,
-        *,
-        powercut: str,
-        scenario: str,
-        description: str,
-        scenario_file: str,
-        seed: int,
-        started: str,
-        seconds: float,
-        cells: Sequence[CellResult],
-        controls: Sequence[ControlResult] = (),
-        reproduce: str = "",
-        result_directory: str = "",
-        load: HostLoad | None = None,
+        cls, *, cells: Sequence[CellResult], files: FilesTried | None = None, **told: Any
     ) -> Self:
+        """What `cells` and `files` add up to; `told` are the fields that do not follow from it."""
+        outcomes = [(cell.verdict, cell.as_expected) for cell in cells]
+        outcomes += [(one, one is Verdict.SAFE) for one in (files.counted if files else ())]
+        status = exit_status(outcomes)
         return cls(
-            powercut=powercut,
-            scenario=scenario,
-            description=description,
-            scenario_file=scenario_file,
-            seed=seed,
-            started=started,
-            seconds=seconds,
-            verdict=Verdict.worst(cell.verdict for cell in cells),
-            as_expected=bool(cells) and all(cell.as_expected for cell in cells),
-            exit_status=exit_status(cells),
+            verdict=Verdict.worst(verdict for verdict, _ in outcomes),
+            as_expected=status == 0,
+            exit_status=status,
             cells=tuple(cells),
-            controls=tuple(controls),
-            reproduce=reproduce,
-            result_directory=result_directory,
-            load=load,
+            files=files,
+            **told,
         )
 
 
-def exit_status(cells: Sequence[CellResult]) -> int:
-    """0 if all cells are as expected, 1 if a verdict differs, else 3: one is unknown."""
-    if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
+def exit_status(outcomes: Sequence[tuple[Verdict, bool]]) -> int:
+    """0 if all verdicts are as expected, 1 if one differs, else 3: one is unknown."""
+    if any(not expected and verdict is not Verdict.INCONCLUSIVE for verdict, expected in outcomes):
         return 1
-    return 0 if cells and all(cell.as_expected for cell in cells) else 3
+    return 0 if outcomes and all(expected for _, expected in outcomes) else 3
 
 
 class CampaignOutcome(Record):
@@ -333,8 +298,9 @@ class CampaignOutcome(Record):
 
     @property
     def exit_status(self) -> int:
-        """The exit status of the command, as `exit_status` has it for all cells."""
-        return exit_status([cell for run in self.runs for cell in run.cells])
+        """The exit status of the command: 1 if that of a run is, else 3 if one is unknown."""
+        statuses = {run.exit_status for run in self.runs}
+        return 1 if 1 in statuses else max(statuses, default=3)
 
 
 class CellSums:

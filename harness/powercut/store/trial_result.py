@@ -268,8 +268,7 @@ class TrialResult(Record):
     """What each was asked; empty if there is one disk alone."""
 
     loss: LossStory | None = None
-    """How one of the lost records was lost; null if none was, if no single one can be told of, and
-    in older results."""
+    """How one of the lost records was lost; null if none was, if no single one can be told of."""
 
     positive: PositiveControl | None = None
     """What the check of a program found where nothing was lost; null for other workloads, for a
@@ -301,51 +300,27 @@ class TrialResult(Record):
         cls,
         trial: Trial,
         *,
-        verdict: Verdict,
         acked: int,
         attempted: int,
         findings: Sequence[Finding],
-        exposure: Exposure | None = None,
         in_flight: timeline.InFlight | None = None,
-        acks: AckInstants | None = None,
         latency: LatencyHistogram | None = None,
-        timings_s: dict[str, float] | None = None,
-        result_directory: str = "",
-        binding: str = "",
-        loss: LossStory | None = None,
-        positive: PositiveControl | None = None,
-        untested: tuple[str, ...] = (),
-        reached: Reached | None = None,
-        injected: tuple[str, ...] = (),
-        evidence_level: EvidenceLevel = EvidenceLevel.RECORDED,
-        disks: tuple[DiskShare, ...] = (),
+        **told: Any,
     ) -> Self:
-        """A result; which records were lost follows from `findings`."""
+        """A result; which records were lost follows from `findings`.  `told` are other fields."""
         lost = lost_lsns(findings)
         return cls(
             trial=trial.number,
             seed=trial.seed,
             trigger=str(trial.trigger),
-            verdict=verdict,
-            evidence_level=evidence_level,
             commits_acked=acked,
             commits_attempted=attempted,
             commits_lost=sum(len(span) for span in lost),
             lost_lsns=lost,
             findings=tuple(FindingRecord.of(finding) for finding in findings),
-            exposure=exposure,
             in_flight=InFlight(**asdict(in_flight)) if in_flight is not None else None,
-            acks=acks,
             latency=Latency.of(latency) if latency is not None else None,
-            timings_s=dict(timings_s or {}),
-            result_directory=result_directory,
-            binding=binding,
-            loss=loss,
-            positive=positive,
-            untested=untested,
-            reached=reached,
-            injected=injected,
-            disks=disks,
+            **told,
         )
 
 

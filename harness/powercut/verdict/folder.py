@@ -48,10 +48,9 @@ def verdict_of_capture(
     alone = seen.reads is not None and not seen.reads.written
     outside = recording.outside(alone=alone)
     reasons = tuple(dict.fromkeys(_reasons(recording, seen, outside)))
-    unknown = FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE
     judgement = run_checkers(
         {
-            "recording": lambda: [Finding(*unknown, why) for why in reasons],
+            "recording": lambda: [*map(Finding.unknown, reasons)],
             "states": lambda: [Finding(one.kind, one.verdict, "") for one in explored.findings],
         }
     )

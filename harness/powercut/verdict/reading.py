@@ -10,7 +10,7 @@ from powercut.disk.pclog import host_failures
 from powercut.disk.pclog_format import log_path
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.observation import Observation
-from powercut.model.verdict import Finding, FindingKind, Verdict
+from powercut.model.verdict import Finding
 from powercut.recording.sealed import SealedTrial
 from powercut.store.packed import has_evidence
 from powercut.store.trial_dir import TrialDir
@@ -33,9 +33,7 @@ class Gaps:
 
     def add(self, *reasons: str) -> None:
         """Each is a finding: INCOMPLETE, INCONCLUSIVE."""
-        self.findings += [
-            Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, why) for why in reasons
-        ]
+        self.findings += [Finding.unknown(why) for why in reasons]
 
     def read(self, read: Callable[[], T]) -> T | None:
         """What `read` returns; None, and a gap, if it cannot be had."""

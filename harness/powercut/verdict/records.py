@@ -203,9 +203,7 @@ def check_live(history: History, observation: Observation, layout: WalLayout) ->
     attempted = attempted_at_least(history, observation)
     if layout.wraps and 2 * attempted > layout.slots:
         return [
-            Finding(
-                FindingKind.INCOMPLETE,
-                Verdict.INCONCLUSIVE,
+            Finding.unknown(
                 f"{attempted:,} records were attempted in a log of {layout.slots:,} slots that "
                 "goes round: without a disk log nothing shows which of them it has given up; raise "
                 "workload.capacity, or cut earlier",
@@ -264,9 +262,7 @@ def check_exposure(
         findings.append(_exposed(report, exposed))
     if report.unknown_lsns:
         findings.append(
-            Finding(
-                FindingKind.INCOMPLETE,
-                Verdict.INCONCLUSIVE,
+            Finding.unknown(
                 "the recording of the disk ends before these records were acknowledged: "
                 + ranges_text(report.unknown_lsns),
                 report.unknown_lsns,
@@ -274,9 +270,7 @@ def check_exposure(
         )
     elif not timeline_complete:
         findings.append(
-            Finding(
-                FindingKind.INCOMPLETE,
-                Verdict.INCONCLUSIVE,
+            Finding.unknown(
                 "the disk log was not closed properly: its end is missing",
             )
         )

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from powercut.checkers.acks import ACK_WINDOW
@@ -199,8 +200,7 @@ def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) ->
         )
 
 
-def _unknown(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, origin=Origin.EXPLORATION)
+_unknown = partial(Finding.unknown, origin=Origin.EXPLORATION)
 
 
 def findings_of(result: ExploreResult) -> list[Finding]:

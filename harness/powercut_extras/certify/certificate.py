@@ -15,7 +15,7 @@ from powercut.model.verdict import EvidenceLevel, LsnRange
 from powercut.scenario.settings import ControlKind, Expect, Parameters
 from powercut.store.component import Component, Executed
 from powercut.store.host_load import HostLoad
-from powercut.store.record import Record, SparseRecord, VerdictName
+from powercut.store.record import Record, VerdictName
 from powercut.store.trial_result import AckInstants, Exposure
 from powercut_extras.certify.issuer import Issuer, Line
 from powercut_extras.certify.measurement import Cost, WireAccount
@@ -36,10 +36,8 @@ class SealedRecording(Record):
     """Whether the recording is still there."""
 
 
-class CertifiedControl(SparseRecord):
+class CertifiedControl(Record):
     """A run of known outcome that vouches for a cell."""
-
-    LATER = frozenset({"disk"})
 
     kind: ControlKind
     """Which control."""

@@ -25,11 +25,11 @@ def verdict_of_listened(
     been under way when the power went.
     """
     first, second = sighting_of(seen), sighting_of(again)
-    gaps = [_unknown(why) for why in promises.gaps]
+    gaps = [Finding.unknown(why) for why in promises.gaps]
     if few := too_few_operations(promises.acked):
-        gaps.append(_unknown(few))
+        gaps.append(Finding.unknown(few))
     if first != second:
-        gaps.append(_unknown("the check was run twice and did not say the same"))
+        gaps.append(Finding.unknown("the check was run twice and did not say the same"))
         checkers = {"recording": lambda: gaps}
     else:
         checkers = {"recording": lambda: gaps, "operations": lambda: _found(promises, seen)}
@@ -40,7 +40,3 @@ def verdict_of_listened(
 def _found(promises: ProgramPromises, seen: Observation) -> list[Finding]:
     found = promises.check(promises.claims_received(), seen)
     return [one for one in found if one.kind is not FindingKind.NEVER_ATTEMPTED]
-
-
-def _unknown(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)

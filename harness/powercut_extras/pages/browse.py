@@ -153,6 +153,7 @@ def _runs(root: Path) -> Iterator[Listed]:
             yield Listed(name, "", folder.name, said=f"not readable: {error}")
             continue
         cells = words.count(len(run.cells), "cell")
+        cells += ", and captured files" if run.files else ""
         link = _link(root, folder, _RUN)
         yield Listed(name, link, run.started, run.verdict, run.as_expected, cells)
 
@@ -199,6 +200,8 @@ def _live_below(folder: Path) -> Live | None:
 def _captures(root: Path) -> Iterator[Listed]:
     for path in _below(root, RECORD):
         folder = path.parent
+        if (folder.parent / "scenario.yaml").is_file():
+            continue  # the page of that run leads to it
         link = _link(root, folder, _RUN)
         try:
             record = CaptureDir(folder).read_record()

@@ -160,6 +160,10 @@ def _read_run(folder: Path) -> _Run:
         cells={
             (cell.scenario, cell.cell): CellThen(cell.verdict, cell.as_expected, explain(cell))
             for cell in result.cells
+        }
+        | {
+            (result.scenario, name): CellThen(verdict, verdict is Verdict.SAFE, text)
+            for name, verdict, text in (result.files.counted_rows if result.files else ())
         },
         costs={},
         versions=_versions_run(directory, result, environment),
@@ -184,6 +188,8 @@ def _captured(results: Path, damaged: list[tuple[Path, str]]) -> Mapping[str, li
     """The captured folders by their command; those that cannot be read are added to `damaged`."""
     captured: defaultdict[str, list[Night]] = defaultdict(list)
     for path in _files(results, RECORD):
+        if (path.parent.parent / "scenario.yaml").is_file():
+            continue  # it is a part of that run
         try:
             capture = _read_capture(path.parent)
         except PowercutError as error:

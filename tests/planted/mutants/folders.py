@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from mutants.mutant import Mutant, planter
 from mutants.place import At
-from mutants.suites import CONTRACT, FOLDERS, HONEST, INODES, LONGER, NOTED, REACHED, RECORDER
+from mutants.suites import (
+    CONTRACT,
+    FOLDERS,
+    HONEST,
+    INODES,
+    LONGER,
+    NOTED,
+    REACHED,
+    RECORDER,
+    TRIED,
+)
 
 _P = "harness/powercut/crash"
 _H = "harness/powercut"
@@ -18,6 +28,7 @@ contract = planter("contract", CONTRACT)
 longer = planter("longer", LONGER)
 noted = planter("noted", NOTED)
 inodes = planter("inodes", INODES)
+tried = planter("tried", TRIED)
 
 MUTANTS: tuple[Mutant, ...] = (
     *reached(
@@ -132,6 +143,66 @@ MUTANTS: tuple[Mutant, ...] = (
             At("kept_inodes", "numbers - {own}"),
             "numbers",
             "a file that holds its own inode number is taken for a registry of others",
+        ),
+    ),
+    *tried(
+        f"{_H}/store/files_tried.py",
+        (
+            "unjudged-is-a-pass",
+            At("FilesTried.counted_rows", "bool(self.recording) or self.journal is not None"),
+            "self.journal is not None",
+            "files that were recorded and could not be judged do not count",
+        ),
+        (
+            "posix-never-counts",
+            At("FilesTried.counted_rows", "(POSIX, self.posix, self.portable)"),
+            "(POSIX, self.posix, False)",
+            "what POSIX alone loses counts for no portable program",
+        ),
+    ),
+    *tried(
+        f"{_H}/store/results.py",
+        (
+            "files-forgiven",
+            At("RunResult.of", "(files.counted if files else ())"),
+            "()",
+            "a run whose files lose something is SAFE by its disk",
+        ),
+        (
+            "cause-of-what-does-not-count",
+            At(
+                "RunResult.cause",
+                "self.files is not None and self.files.loses and self.files.cause",
+            ),
+            "self.files is not None and self.files.cause",
+            "what POSIX alone loses is told as the cause of a run without a loss",
+        ),
+    ),
+    *tried(
+        f"{_H}/report/junit.py",
+        (
+            "files-untold",
+            At("_suite", "[] if run.files is None else [*run.files.counted_rows]"),
+            "[]",
+            "a CI hears nothing of captured files",
+        ),
+    ),
+    *tried(
+        f"{_H}/campaign/files.py",
+        (
+            "missing-files-forgiven",
+            At(
+                "judge_files",
+                "FILES in environment or earlier is not None or (run.path / FILES).exists()",
+            ),
+            "FILES in environment and (run.path / FILES).exists()",
+            "a run whose recording of files is gone is judged by its disk",
+        ),
+        (
+            "damage-is-a-reason",
+            At("judge_files", "again and isinstance(error, DamagedRecording)"),
+            "False",
+            "a recording of files that was changed is no damage to `verify`",
         ),
     ),
     *contract(

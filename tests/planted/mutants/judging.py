@@ -213,16 +213,16 @@ MUTANTS: tuple[Mutant, ...] = (
                 "check_exposure",
                 (
                     "if report.unknown_lsns:\n"
-                    "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, 'the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
+                    "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
                     "elif not timeline_complete:\n"
-                    "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, 'the disk log was not closed properly: its end is missing'))"
+                    "    findings.append(Finding.unknown('the disk log was not closed properly: its end is missing'))"
                 ),
             ),
             (
                 "if False:\n"
-                "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, 'the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
+                "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
                 "elif not timeline_complete:\n"
-                "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, 'the disk log was not closed properly: its end is missing'))"
+                "    findings.append(Finding.unknown('the disk log was not closed properly: its end is missing'))"
             ),
             "records beyond the end of the recording are forgiven",
         ),

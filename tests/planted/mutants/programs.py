@@ -726,13 +726,13 @@ MUTANTS: tuple[Mutant, ...] = (
                 (
                     "if late:\n"
                     "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
-                    "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))"
+                    "    findings.append(Finding.unknown(message))"
                 ),
             ),
             (
                 "if False:\n"
                 "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
-                "    findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))"
+                "    findings.append(Finding.unknown(message))"
             ),
             "an attempt that is announced late is no trouble",
         ),
@@ -768,7 +768,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "reasons-forgiven",
-            At("verdict_of_capture", "[Finding(*unknown, why) for why in reasons]"),
+            At("verdict_of_capture", "[*map(Finding.unknown, reasons)]"),
             "[]",
             "what speaks against SAFE is listed, and SAFE all the same",
         ),

@@ -206,6 +206,14 @@ LONGER = Suite(
     (),
     (pytest("tests/planted/capture/test_folder_planted.py", "-k", "too_few"),),
 )
+TRIED = Suite(
+    "files of a run",
+    (),
+    (
+        pytest("tests/unit/store/test_files_tried.py"),
+        pytest("tests/vm/workload/test_try_program.py", "-k", "saves_is_safe or cannot_be_judged"),
+    ),
+)
 CONTRACT = Suite("contract", (), (pytest("tests/unit/trial/test_contract.py"),))
 RECORDER = Suite(
     "recorder of folders",

@@ -65,7 +65,7 @@ def test_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, capsys, ve
 
 def test_it_does_not_wait_for_what_is_under_way():
     run = object.__new__(Run)
-    run.jobs, run.interrupted = 1, threading.Event()
+    run.interrupted = threading.Event()
     under_way, release = threading.Event(), threading.Event()
 
     def trial() -> bool:
@@ -75,7 +75,7 @@ def test_it_does_not_wait_for_what_is_under_way():
     submitted = []
 
     def interrupted() -> None:
-        with run._workers() as pool:
+        with run._workers(1) as pool:
             submitted.extend(pool.submit(trial) for _ in range(2))
             assert under_way.wait(TIMEOUT_S)
             raise KeyboardInterrupt

@@ -73,7 +73,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "state.json"
     path.write_text(text)
     with pytest.raises(DamagedRecording, match=r"state\.json"):
-        state_ref.load_file(path)
+        state_ref.load(trial_in(tmp_path), str(path))
 
 
 def test_a_file_under_another_name_is_refused(tmp_path: Path) -> None:

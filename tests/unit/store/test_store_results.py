@@ -21,7 +21,6 @@ from powercut.store.results import (
     CellResult,
     ControlResult,
     RunResult,
-    exit_status,
 )
 from powercut.store.trial_result import Exposure, FindingRecord, TrialResult, lost_lsns
 
@@ -125,7 +124,6 @@ def test_no_trials_prove_nothing():
     ],
 )
 def test_exit_status(cells, status):
-    assert exit_status(cells) == status
     run = run_of(*cells)
     assert run.exit_status == status
     assert run.as_expected == (status == 0)

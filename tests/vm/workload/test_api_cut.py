@@ -34,17 +34,16 @@ esac
 """
 
 
-def test_a_program_that_does_not_sync(tmp_path, monkeypatch):
-    monkeypatch.setattr("powercut.campaign.program_try.AUTO_STATES_OF_PROGRAM", 16)
+def test_a_program_that_does_not_sync(tmp_path):
     program = tmp_path / "forgetful"
     program.write_text(FORGETFUL)
     program.chmod(0o755)
     tried = powercut.try_program(program, acks=30, budget=8, seed=7, results=tmp_path / "results")
     assert tried.verdict is powercut.Verdict.LOSSY
     assert "no sync of log came after it" in tried.cause
-    run = Path(tried.disk.result_directory)
+    run = Path(tried.result_directory)
     assert (run / "report.html").is_file()
-    (trial,) = (one for cell in tried.disk.cells for one in cell.trials)
+    (trial,) = (one for cell in tried.cells for one in cell.trials)
 
     recording = powercut.open(run / trial.result_directory)
     assert recording.verdict() is trial.verdict

@@ -12,6 +12,7 @@ from powercut.report import words
 from powercut.report.explained import explain
 from powercut.report.page.pages import GLOSSARY, page
 from powercut.report.page.telling import TrialStory, tell_trial
+from powercut.report.terminal.program_try import answer_lines
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
 from powercut.store.trial_result import TrialResult
@@ -39,6 +40,7 @@ def html_report(result: ResultDir, run: RunResult, *, linked: bool = False) -> s
     return page("report.html.j2").render(
         run=run,
         linked=linked,
+        answer=[] if run.files is None else [*answer_lines(run, run.files)],
         stories=[_story(result, cell) for cell in concerning[:DRAWN_CELLS]],
         untold=len(concerning) - DRAWN_CELLS,
         facts=facts_of(run, result.read_environment()),
@@ -55,7 +57,8 @@ def html_report(result: ResultDir, run: RunResult, *, linked: bool = False) -> s
 
 
 def _count(run: RunResult, verdict: Verdict) -> int:
-    return sum(cell.verdict is verdict for cell in run.cells)
+    counted = () if run.files is None else run.files.counted
+    return sum(one is verdict for one in (*(cell.verdict for cell in run.cells), *counted))
 
 
 def _story(result: ResultDir, cell: CellResult) -> Story:

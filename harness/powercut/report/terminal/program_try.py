@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich import box
@@ -12,60 +12,61 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
+from powercut.model.verdict import Verdict
 from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts
 from powercut.report.terminal.table import STYLES
 from powercut.scenario.program_text import title_of
-from powercut.store.folder import REPORT, CaptureResult
+from powercut.scenario.settings import ProgramSettings
+from powercut.store.files_tried import FilesTried
+from powercut.store.folder import REPORT
 from powercut.store.layout import ResultDir
-from powercut.store.program_tried import FilesTried, ProgramTried
 from powercut.store.results import CellResult, RunResult
 
 _INDENT = 4
-_EVERYWHERE = "files, by POSIX alone"
-_JOURNAL = "files, names in order"
 
 
-def print_tried(console: Console, tried: ProgramTried, program: Sequence[str]) -> None:
+def print_tried(console: Console, run: RunResult, files: FilesTried) -> None:
     """The verdict and what it holds for, the cause of a loss, a row for each promise."""
-    (cell,) = tried.disk.cells
-    style = STYLES[tried.verdict]
-    mark = words.mark(tried.verdict)
+    (cell,) = run.cells
+    program = cell.parameters.workload
+    assert isinstance(program, ProgramSettings)
+    style = STYLES[run.verdict]
+    mark = words.mark(run.verdict)
     console.print(
-        Text.assemble((f"{mark} {tried.verdict.name}  ", f"{style} bold"), title_of(program)),
+        Text.assemble((f"{mark} {run.verdict.name}  ", f"{style} bold"), title_of(program.command)),
         highlight=False,
     )
-    for line in _answer(tried, cell):
+    for line in answer_lines(run, files):
         console.print(Padding(Text(line), (0, 0, 0, _INDENT), expand=False), highlight=False)
     console.print()
-    console.print(_table(tried, cell), highlight=False)
+    console.print(_table(files, cell), highlight=False)
     console.print()
-    print_facts(console, [("reached", text) for text in _reached(tried, cell)])
-    print_facts(console, [("odds", text) for text in _odds(tried, cell)])
+    print_facts(console, [("reached", text) for text in _reached(files, cell)])
+    print_facts(console, [("odds", text) for text in _odds(run.verdict, cell)])
     untested = [one for trial in cell.trials for one in trial.untested]
-    untested += tried.files.journal.untested if tried.files.journal else ()
+    untested += files.journal.untested if files.journal else ()
     print_facts(console, [("not tested", one) for one in dict.fromkeys(untested)])
-    unknown = dict.fromkeys(_unknown(tried, cell))
+    unknown = dict.fromkeys(_unknown(files, cell))
     print_facts(console, [("not known", reason) for reason in unknown])
-    print_facts(console, list(_ways_on(tried.disk, tried.files)), whole=True)
+    print_facts(console, list(_ways_on(Path(run.result_directory), files, cell)), whole=True)
 
 
-def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+def answer_lines(run: RunResult, files: FilesTried) -> Iterator[str]:
     """What one may rely on, and why not on more."""
-    where = _where(cell)
-    posix = tried.files.posix
-    match tried.verdict:
+    (cell,) = run.cells
+    where, posix = _where(cell), files.posix
+    match run.verdict:
         case Verdict.LOSSY:
-            yield _cause(tried, cell)
-            yield from _alone(tried, cell)
+            yield _cause(run, files, cell)
+            yield from _alone(files, cell)
         case Verdict.SAFE:
-            wider = ", nor where names keep their order" if tried.files.journal else ""
+            wider = ", nor where names keep their order" if files.journal else ""
             yield f"No acknowledged operation is lost on {where}{wider}."
-            if tried.beyond:
-                cause = tried.files.cause or "the report of the files has it."
+            if posix is not None and posix.verdict is Verdict.LOSSY:
+                cause = files.cause or "the report of the files has it."
                 yield f"POSIX alone allows a loss: {cause}"
             elif posix is not None and posix.verdict is Verdict.SAFE:
                 yield "Nor by what POSIX alone promises."
@@ -73,16 +74,22 @@ def _answer(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
             yield "Nothing was proved: see below."
 
 
-def _alone(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
-    """Why the disk and the files may disagree."""
+def _alone(files: FilesTried, cell: CellResult) -> Iterator[str]:
+    """Why the disk and the files may disagree, under the promise of a file system that keeps names
+    in order; nothing if both say the same, or one of them nothing."""
+    if files.journal is None or {cell.verdict, files.journal.verdict} != {
+        Verdict.SAFE,
+        Verdict.LOSSY,
+    }:
+        return
     where = _where(cell)
-    states = sum(trial.states.states for trial in cell.trials if trial.states is not None)
-    if tried.alone == "files":
+    if cell.verdict is Verdict.SAFE:
+        states = sum(trial.states.states for trial in cell.trials if trial.states is not None)
         yield (
             f"The disk lost nothing in {states:,} states: {where} had written more than the "
             "program had synced, which no file system promises, or none of these lacked it."
         )
-    elif tried.alone == "disk":
+    else:
         yield (
             f"The files lost nothing: {where} keeps less of names and sizes than a journalling "
             "file system, or the program went another way on the disk."
@@ -95,18 +102,18 @@ def _where(cell: CellResult) -> str:
     return f"{settings.type.value}{mounted}"
 
 
-def _cause(tried: ProgramTried, cell: CellResult) -> str:
+def _cause(run: RunResult, files: FilesTried, cell: CellResult) -> str:
     """One sentence: that of the files if they lose it, since it names what was not synced."""
-    if tried.by_files:
-        return tried.files.cause
-    run = ResultDir(Path(tried.disk.result_directory))
+    if files.loses and files.cause:
+        return files.cause
+    result = ResultDir(Path(run.result_directory))
     for trial in cell.trials:
-        for story in stories_of_trial(run.at(trial.result_directory), trial):
+        for story in stories_of_trial(result.at(trial.result_directory), trial):
             return ". ".join([story.message[:1].upper() + story.message[1:], *story.sentences[:2]])
     return "An acknowledged operation is lost."
 
 
-def _table(tried: ProgramTried, cell: CellResult) -> Table:
+def _table(files: FilesTried, cell: CellResult) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("where")
     for name in ("acknowledged", "lost", "states", "losing"):
@@ -121,74 +128,60 @@ def _table(tried: ProgramTried, cell: CellResult) -> Table:
         f"{sum(one.lossy for one in states):,}",
         _said(cell.verdict),
     )
-    for name, result in ((_JOURNAL, tried.files.journal), (_EVERYWHERE, tried.files.posix)):
-        if result is not None:
-            lost = _lost(result)
-            table.add_row(
-                name,
-                f"{result.acknowledged:,}",
-                words.ranges(lost) if lost else "none",
-                f"{result.explored.coverage.distinct:,}",
-                f"{result.explored.coverage.lossy:,}",
-                _said(result.verdict),
-            )
+    for name, result, _ in files.rows:
+        table.add_row(
+            name,
+            f"{result.acknowledged:,}",
+            words.ranges(result.lost) if result.lost else "none",
+            f"{result.explored.coverage.distinct:,}",
+            f"{result.explored.coverage.lossy:,}",
+            _said(result.verdict),
+        )
     return table
-
-
-def _lost(result: CaptureResult) -> tuple[LsnRange, ...]:
-    lossy = [one for one in result.explored.findings if one.verdict is Verdict.LOSSY]
-    return lsn_ranges(number for one in lossy for span in one.lsns for number in span)
 
 
 def _said(verdict: Verdict) -> Text:
     return Text(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict])
 
 
-def _reached(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+def _reached(files: FilesTried, cell: CellResult) -> Iterator[str]:
     """How far each run came: of both, as one may have met what the other has not."""
     for trial in cell.trials:
         if trial.reached is not None:
             yield f"on the disk {trial.reached.words}"
-    if tried.files.journal is not None:
-        yield f"as files {tried.files.journal.reached.words}"
+    if files.journal is not None:
+        yield f"as files {files.journal.reached.words}"
 
 
-def _odds(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+def _odds(verdict: Verdict, cell: CellResult) -> Iterator[str]:
     """Of a verdict without a loss: what a seldom fault would have had to come through."""
-    if tried.verdict is Verdict.SAFE:
+    if verdict is Verdict.SAFE:
         for trial in cell.trials:
             if trial.states is not None and trial.states.at_acks is not None:
                 yield words.odds(trial.states.at_acks)
 
 
-def _unknown(tried: ProgramTried, cell: CellResult) -> Iterator[str]:
+def _unknown(files: FilesTried, cell: CellResult) -> Iterator[str]:
     yield from cell.reasons
-    if tried.files.reason:
-        tried_at_all = tried.files.journal is not None
-        what = (
-            "not all is known of the captured files"
-            if tried_at_all
-            else ("captured files were not tried")
+    if files.reason:
+        known = "not all is known of the captured files" if files.recording else ""
+        yield f"{known or 'captured files were not tried'}: {files.reason}"
+    for _, result, _ in files.rows:
+        yield from result.reasons
+        yield from (
+            one.examples[0].message
+            for one in result.explored.findings
+            if one.verdict is Verdict.INCONCLUSIVE and result.verdict is Verdict.INCONCLUSIVE
         )
-        yield f"{what}: {tried.files.reason}"
-    for result in (tried.files.journal, tried.files.posix):
-        if result is not None:
-            yield from result.reasons
-            yield from (
-                one.examples[0].message
-                for one in result.explored.findings
-                if one.verdict is Verdict.INCONCLUSIVE and result.verdict is Verdict.INCONCLUSIVE
-            )
 
 
-def _ways_on(disk: RunResult, files: FilesTried) -> Iterator[tuple[str, str]]:
-    powercut, here = command(), as_word(Path(disk.result_directory))
-    yield "the disk", f"{powercut} show {here}"
-    if files.directory is not None:
-        folder = as_word(files.directory.path)
-        yield "the files", f"{from_here(files.directory.path) / REPORT}"
+def _ways_on(run: Path, files: FilesTried, cell: CellResult) -> Iterator[tuple[str, str]]:
+    powercut, here = command(), as_word(run)
+    yield "the report", f"{from_here(run) / REPORT}"
+    yield "the disk", f"{powercut} show {here} --cell {cell.cell}"
+    if files.recording:
+        folder = run / files.recording
+        yield "the files", f"{powercut} show {as_word(folder)}"
         if files.cause:
-            yield "the witness", f"{powercut} minimize {folder}"
-        yield "judge again", f"{powercut} verify {here}; {powercut} verify {folder}"
-    else:
-        yield "judge again", f"{powercut} verify {here}"
+            yield "the witness", f"{powercut} minimize {as_word(folder)}"
+    yield "judge again", f"{powercut} verify {here}"

@@ -51,7 +51,8 @@ def print_story(
     run = result.read_verdict()
     if cell is None:
         print_run(console, run)
-        chosen = [one for one in run.cells if one.verdict is not Verdict.SAFE]
+        stories = run.files is None  # else the cause is told already
+        chosen = [one for one in run.cells if stories and one.verdict is not Verdict.SAFE]
     else:
         chosen = [_cell(run, cell)]
     for one in chosen:

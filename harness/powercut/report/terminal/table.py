@@ -34,6 +34,11 @@ SUMMARISED_CELLS = 40
 
 def print_run(console: Console, run: RunResult) -> None:
     """Prints what came out of `run`, and where to read more."""
+    if run.files is not None:
+        from powercut.report.terminal.program_try import print_tried  # noqa: PLC0415
+
+        print_tried(console, run, run.files)
+        return
     console.print()
     listed = _listed(run)
     if listed:

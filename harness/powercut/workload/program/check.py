@@ -70,10 +70,7 @@ def check_operations(
         if lost:
             findings.append(_of(FindingKind.LOST, lost, "acknowledged and not there"))
     findings += _never_tried(history, attempted, sighting)
-    findings += [
-        Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, f"the program's check: {why}")
-        for why in sighting.incomplete
-    ]
+    findings += [Finding.unknown(f"the program's check: {why}") for why in sighting.incomplete]
     return [
         replace(one, difference=difference) if one.verdict is Verdict.LOSSY else one
         for one in findings
@@ -133,7 +130,7 @@ def _never_tried(
             f"{len(late)} operations are there whose attempt was announced later: "
             f"{_text(lsn_ranges(late))}; `? N` comes before anything that N does"
         )
-        findings.append(Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message))
+        findings.append(Finding.unknown(message))
     return findings
 
 
@@ -150,7 +147,7 @@ def _unfinished(sighting: Sighting, operations: Collection[int]) -> Finding:
         "acknowledged: an unfinished operation is no loss.  Leave it out of what `check` says, or "
         "have `run` say `atomic` if the program promises that none is ever seen"
     )
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message, spans)
+    return Finding.unknown(message, spans)
 
 
 def _of(kind: FindingKind, operations: Collection[int], what: str) -> Finding:

@@ -95,7 +95,7 @@ class ProgramPromises:
         trouble += went_on.trouble
         if later.failure and not later.no_room:
             trouble.append(f"the store came back, but the program could not go on: {later.failure}")
-        yield from (_unknown(f"{_LATER}: {why}") for why in trouble)
+        yield from (Finding.unknown(f"{_LATER}: {why}") for why in trouble)
         if again or went_on.trouble:
             return  # what it claims cannot be believed
         after = replace(claims, later=claims.later + self.claims_after(later))
@@ -114,7 +114,3 @@ def _told(went_on: OperationHistory) -> str:
         return ", which acknowledged nothing"
     spans = lsn_ranges(went_on.acked.tolist())
     return f", which acknowledged {', '.join(map(str, spans[:_NAMED_MAX]))}"
-
-
-def _unknown(message: str) -> Finding:
-    return Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)

@@ -13,7 +13,7 @@ from typing import Final
 from powercut.model.observation import Observation
 from powercut.model.operations import OperationHistory, Packet
 from powercut.model.positive import PositiveControl, Whole
-from powercut.model.verdict import Finding, FindingKind, Verdict, merged_ranges
+from powercut.model.verdict import Finding, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
 from powercut.scenario.machines import LOOP, UML
 from powercut.scenario.place import Files, place_of
@@ -241,8 +241,7 @@ class ProgramWorkload:
     def check_untouched(self, observation: Observation) -> tuple[Finding, ...]:
         """Its check must look at everything and find nothing: only `setup` has run."""
         return tuple(
-            Finding(FindingKind.INCOMPLETE, Verdict.INCONCLUSIVE, message)
-            for message in doubts_before(sighting_of(observation))
+            Finding.unknown(message) for message in doubts_before(sighting_of(observation))
         )
 
     def same(self, one: Observation, other: Observation) -> bool:
