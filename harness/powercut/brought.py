@@ -55,7 +55,7 @@ def _below(folder: Path, stays: frozenset[str] = frozenset()) -> tuple[list[Path
     for path in sorted(folder.iterdir()):
         if path.name == _COMPILED or path.name in stays:
             continue
-        if path.name == MARK or (path.is_dir() and _holds_results(path)):
+        if path.name == MARK or (path.is_dir() and (path / MARK).is_file()):
             results = True
         elif path.is_dir() and not path.is_symlink():
             below, only_results = _below(path)
@@ -64,7 +64,3 @@ def _below(folder: Path, stays: frozenset[str] = frozenset()) -> tuple[list[Path
         else:
             found.append(path)
     return found, results and not found
-
-
-def _holds_results(folder: Path) -> bool:
-    return (folder / MARK).is_file()

@@ -86,7 +86,11 @@ def _write_page(
         text = certificates().page(certificate_file(evidence))
     elif kind in (Evidence.CAPTURE, Evidence.IMPORT):
         text = recording_page(evidence.resolve())
-    elif cell is None and (evidence / "verdict.json").is_file() and not _is_trial(evidence):
+    elif (
+        cell is None
+        and (evidence / "verdict.json").is_file()
+        and not (evidence / "trial.json").is_file()
+    ):
         from powercut.report.page.run import html_report
 
         found = find_result(evidence)
@@ -95,10 +99,6 @@ def _write_page(
         text = recording_page(_trial_of(evidence, cell, trial))
     write_atomic(target, text.encode())
     echo(f"written: {target}")
-
-
-def _is_trial(folder: Path) -> bool:
-    return (folder / "trial.json").is_file()
 
 
 def _trial_of(evidence: Path, cell: str | None, trial: int | None) -> Path:

@@ -460,13 +460,8 @@ def _sync_names_journal(rows: list[Row], durable: I64) -> None:
                 done[at] = min(done[at], request.completed_ns)
     earliest = np.minimum.accumulate(np.array(done, dtype=np.int64)[::-1])[::-1]
     for position, index in enumerate(order):
-        durable[index] = min(
-            int(durable[index]) if _sized(rows[index]) else int(NEVER), int(earliest[position])
-        )
-
-
-def _sized(row: Row) -> bool:
-    return isinstance(row.change, SizeChange)
+        sized = isinstance(rows[index].change, SizeChange)
+        durable[index] = min(int(durable[index] if sized else NEVER), int(earliest[position]))
 
 
 def _last_completed(

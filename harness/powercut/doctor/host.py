@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -118,14 +119,6 @@ def _accelerator(accelerator: Accelerator, *, fresh: bool) -> Probe:
         return Probe("tcg", False, "slow", limit, "powercut doctor --patience SECONDS")
     remedy = f"rm -r {BUILD / 'guest'}, then call {command()} doctor again"
     return Probe("tcg", False, "not usable", proof.detail, remedy, needed)
-
-
-def _kvm(*, fresh: bool) -> Probe:
-    return _accelerator(Accelerator.KVM, fresh=fresh)
-
-
-def _tcg(*, fresh: bool) -> Probe:
-    return _accelerator(Accelerator.TCG, fresh=fresh)
 
 
 def _qemu(*, fresh: bool) -> Probe:
@@ -302,8 +295,8 @@ def _memory(*, fresh: bool) -> Probe:
 
 _PROBES: Final[Mapping[str, Callable[..., Probe]]] = {
     "qemu": _qemu,
-    "kvm": _kvm,
-    "tcg": _tcg,
+    "kvm": partial(_accelerator, Accelerator.KVM),
+    "tcg": partial(_accelerator, Accelerator.TCG),
     "nbdkit": _nbdkit,
     "capture disk": _capture_disk,
     "guest image": _guest_image,

@@ -178,7 +178,11 @@ def all_under_test(spec: MachineSpec) -> tuple[Attachment, ...]:
     other."""
     disks = tuple(one for one in spec.attachments if one.role is Role.UNDER_TEST)
     others = spec.attachments[len(disks) :]
-    if not disks or disks != spec.attachments[: len(disks)] or _roles(others) not in _OTHERS:
+    if (
+        not disks
+        or disks != spec.attachments[: len(disks)]
+        or [one.role for one in others] not in _OTHERS
+    ):
         raise HostError(
             f"a machine with {len(spec.attachments)} disks: those under test come first, then a "
             "root"
@@ -190,10 +194,6 @@ def flavour_for(spec: MachineSpec) -> str:
     """The kernel that has drivers for the buses of the disks under test."""
     flavours = {one.bus.flavour for one in all_under_test(spec)}
     return "full" if "full" in flavours else "cloud"
-
-
-def _roles(attachments: Iterable[Attachment]) -> list[Role]:
-    return [one.role for one in attachments]
 
 
 def served_disk(attachment: Attachment) -> ServedDisk:

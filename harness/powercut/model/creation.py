@@ -101,7 +101,7 @@ def creation_at_ack(
     `later` are the files of a run that went on: one that it removes, or makes shorter, is no loss.
     """
     whole, first, there = _contents(made), _contents(cut), _contents(left)
-    kept = _sizes(later)
+    kept = {file.path: file.size for file in later}
     files = {file.path: min(file.size, kept.get(file.path, 0)) for file in made}
 
     def is_lost(path: str) -> bool:
@@ -115,7 +115,3 @@ def creation_at_ack(
 
 def _contents(files: Sequence[FileRead]) -> dict[str, tuple[int, int]]:
     return {file.path: (file.size, file.crc) for file in files}
-
-
-def _sizes(files: Sequence[FileRead]) -> dict[str, int]:
-    return {file.path: file.size for file in files}

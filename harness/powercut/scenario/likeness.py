@@ -22,13 +22,23 @@ class DiskLikeness:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """What a definition says and no machine made here has: whose and what, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Likeness:
-    """How to make machines like one that is there; `differs` says in sentences what stays
-    different."""
+    """How to make machines like one that is there; `differs` says in sentences what is another
+    machine's anyway, `left_out` has words of the definition, `disks_left_out` whole disks."""
 
     machine: str
     disks: tuple[DiskLikeness, ...]
     differs: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    disks_left_out: tuple[LeftOut, ...] = ()
 
     @property
     def slug(self) -> str:

@@ -74,10 +74,13 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         axes=axes,
         strategy=order.strategy,
         verdicts=counted(cells),
-        as_expected=bool(cells) and all(cell.as_expected for cell in cells),
+        as_expected=bool(cells)
+        and all(cell.as_expected for cell in cells)
+        and not (order.definition and order.definition.disks_left_out),
+        definition=order.definition,
         cells=tuple(cells),
         not_tested=order.left_out,
-        statement=statement_of(cells, order.left_out),
+        statement=statement_of(cells, order.left_out, order.definition),
     )
 
 

@@ -192,6 +192,36 @@ class NotTested(Record):
     """How many combinations this stands for."""
 
 
+class LeftOutOf(Record):
+    """What a definition says, and what was tested does not have."""
+
+    what: str
+    """Whose, and what."""
+
+    why: str
+    """What it would change, or why it cannot be made."""
+
+
+class Definition(Record):
+    """The machine whose disks are certified, as far as it is another than those that ran."""
+
+    machine: str
+    """Its name."""
+
+    disks: tuple[str, ...]
+    """Its disks that were tested."""
+
+    disks_left_out: tuple[LeftOutOf, ...] = ()
+    """Its disks that were not, although something can be lost on them: nothing is said of these,
+    and so not of the whole machine."""
+
+    left_out: tuple[LeftOutOf, ...] = ()
+    """Settings that were not carried over, and that may decide what is durable."""
+
+    differs: tuple[str, ...] = ()
+    """In what else the machines that ran are not this one."""
+
+
 class Certificate(Record):
     """certificate.json."""
 
@@ -244,7 +274,10 @@ class Certificate(Record):
     """How many cells came out `safe`, `lossy`, `inconclusive`."""
 
     as_expected: bool
-    """Whether every cell got the verdict that was expected."""
+    """Whether every cell got the verdict that was expected, and no disk was left out."""
+
+    definition: Definition | None = None
+    """The machine that it is about; null if it is about settings."""
 
     cells: tuple[CertifiedCell, ...]
     """Each cell."""
@@ -254,3 +287,8 @@ class Certificate(Record):
 
     statement: str
     """What all this proves and what it does not, for a person."""
+
+    @property
+    def untested_disks(self) -> tuple[LeftOutOf, ...]:
+        """Disks of its machine of which nothing is known."""
+        return () if self.definition is None else self.definition.disks_left_out

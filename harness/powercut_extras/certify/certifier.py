@@ -32,7 +32,7 @@ from powercut.store.layout import CONTROLS, ResultDir
 from powercut.store.results import wanted_verdict
 from powercut.trial.controls import same_run
 from powercut_extras.certify.build import certificate_of
-from powercut_extras.certify.certificate import Certificate, NotTested
+from powercut_extras.certify.certificate import Certificate, Definition, NotTested
 from powercut_extras.certify.confirm import confirm, is_analysed
 from powercut_extras.certify.issuer import Issuer
 from powercut_extras.certify.measure.cells import is_measurable
@@ -59,6 +59,7 @@ class Request:
     left_out: tuple[NotTested, ...] = ()
     heading: str = ""
     issuer: Issuer | None = None
+    definition: Definition | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ def certify(request: Request, results: Path, options: CertifyRunOptions) -> Cert
         selection=request.selection.as_json(),
         measure=request.measure,
         models=request.models,
-        left_out=(*request.left_out, *untested(cells)),
+        left_out=(*request.left_out, *(() if request.definition else untested(cells))),
+        definition=request.definition,
         heading=request.heading,
         issuer=request.issuer,
     )

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,6 +15,10 @@ from powercut.cli.options import FILE
 from powercut.cli.output import console_beside
 from powercut.model.errors import UsageError
 from powercut.model.named_path import openable
+
+if TYPE_CHECKING:
+    from powercut.scenario.likeness import LeftOut
+    from powercut_extras.certify.certificate import Definition, LeftOutOf
 
 _Returned = TypeVar("_Returned")
 
@@ -27,15 +31,16 @@ class DomainChoice:
     definition: Path | None
     connect: str | None
 
-    def scenarios(
+    def scenario(
         self, others: Iterable[object], results: Path, json_file: Path | None
-    ) -> list[str]:
+    ) -> tuple[str, Definition]:
         """Writes the scenario of the domain's disks, and says in what its machines differ.
 
         `others` are what else was asked for, beside which there can be no domain.
         """
         from powercut.store.files import write_atomic
-        from powercut_extras.certify.likeness import likeness_here, scenario_like
+        from powercut_extras.certify.certificate import Definition
+        from powercut_extras.certify.likeness import left_out_of, likeness_here, scenario_like
 
         if any(others):
             raise UsageError("--domain says what is certified: leave scenarios and presets out")
@@ -49,9 +54,30 @@ class DomainChoice:
         console = console_beside(json_file)
         disks = ", ".join(disk.name for disk in likeness.disks)
         console.print(f"{likeness.machine}: {disks}, as scenario {path}", markup=False)
+        for one in likeness.disks_left_out:
+            console.print(f"  NOT TESTED: {one.what}: {one.why}", style="red", markup=False)
+        left_out = left_out_of(likeness)
+        for one in left_out:
+            console.print(f"  left out: {one.what} ({one.why})", style="yellow", markup=False)
         for difference in likeness.differs:
             console.print(f"  differs: {difference}", markup=False)
-        return [str(path)]
+        return str(path), Definition(
+            machine=likeness.machine,
+            disks=tuple(disk.name for disk in likeness.disks),
+            disks_left_out=_told(likeness.disks_left_out),
+            left_out=_told(left_out),
+            differs=likeness.differs,
+        )
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The options that name it again."""
+        given = {
+            "--domain": self.name,
+            "--domain-xml": self.definition and str(self.definition),
+            "--connect": self.connect,
+        }
+        return tuple(word for option, value in given.items() if value for word in (option, value))
 
     def _text(self) -> str | None:
         try:
@@ -60,6 +86,12 @@ class DomainChoice:
             )
         except (OSError, UnicodeError) as error:
             raise UsageError(f"{self.definition}: {error}") from None
+
+
+def _told(left_out: Iterable[LeftOut]) -> tuple[LeftOutOf, ...]:
+    from powercut_extras.certify.certificate import LeftOutOf
+
+    return tuple(LeftOutOf(what=one.what, why=one.why) for one in left_out)
 
 
 def domain_options(command: Callable[..., _Returned]) -> Callable[..., _Returned]:

@@ -23,7 +23,6 @@ from pathlib import Path
 from powercut.campaign.assemble import (
     as_control,
     vouched_for,
-    worst_of,
 )
 from powercut.campaign.selection import Selection
 from powercut.model.errors import PowercutError
@@ -103,14 +102,13 @@ def _problems_of_cell(
     places: Collection[str],
     scenario: Path,
 ) -> Iterator[str]:
-    own = worst_of(told.trials)
+    own = _worst(told)
     yield from _problems_of_trials(run, planned, told, scenario)
     for control in told.controls:
         yield from _problems_of_control(run, planned, control, places)
     wanted = [c.name for c in controls_for(planned.parameters, vouched_for(told.trials))]
     listed = [control.name for control in told.controls]
-    # Nothing rests on the controls of a cell without a verdict, and older runs made none.
-    if listed != wanted and not (own is Verdict.INCONCLUSIVE and set(listed) <= set(wanted)):
+    if listed != wanted:
         yield "its controls are not those that its trials ask for"
     verdict, _ = with_controls(own, told.controls)
     again = CellResult.of(
@@ -125,6 +123,10 @@ def _problems_of_cell(
             yield f"{key}: it is not what its trials and controls add up to"
 
 
+def _worst(told: CellResult) -> Verdict:
+    return Verdict.worst(trial.verdict for trial in told.trials)
+
+
 def _problems_of_trials(
     run: ResultDir, planned: Cell, told: CellResult, scenario: Path
 ) -> Iterator[str]:
@@ -135,7 +137,7 @@ def _problems_of_trials(
         yield "its trials are not those that were ordered"
         return
     # After a loss further cuts may be left out: they could change nothing.
-    if len(listed) < len(by_number) and worst_of(told.trials) is not Verdict.LOSSY:
+    if len(listed) < len(by_number) and _worst(told) is not Verdict.LOSSY:
         yield f"{len(listed)} trials, and {len(by_number)} were ordered"
     for trial in told.trials:
         place = run.place_of(planned.name, trial.trial)

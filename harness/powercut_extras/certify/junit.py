@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 from powercut.model.verdict import Verdict
 from powercut.report.junit import clean
-from powercut_extras.certify.certificate import Certificate, CertifiedCell
+from powercut_extras.certify.certificate import Certificate, CertifiedCell, Definition
 
 
 def certificate_junit(certificate: Certificate) -> bytes:
@@ -27,9 +27,30 @@ def certificate_junit(certificate: Certificate) -> bytes:
         )
         for cell in cells:
             _case(suite, cell)
+    if definition := certificate.definition:
+        _disks(suites, definition)
     ET.indent(suites)
     text = ET.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def _disks(suites: ET.Element, definition: Definition) -> None:
+    """A test case for each disk that was left out, which is an error; settings as output."""
+    missing = definition.disks_left_out
+    name = f"powercut.{definition.machine}"
+    suite = ET.SubElement(
+        suites,
+        "testsuite",
+        name=clean(name),
+        tests=str(len(missing)),
+        failures="0",
+        errors=str(len(missing)),
+    )
+    for one in missing:
+        case = ET.SubElement(suite, "testcase", classname=clean(name), name=clean(one.what))
+        ET.SubElement(case, "error", message="NOT TESTED").text = clean(one.why)
+    told = "".join(f"left out: {one.what}: {one.why}\n" for one in definition.left_out)
+    ET.SubElement(suite, "system-out").text = clean(told)
 
 
 def _failed(cell: CertifiedCell) -> bool:

@@ -13,7 +13,8 @@ from ruamel.yaml.scalarstring import LiteralScalarString
 
 from powercut.model.errors import UsageError
 from powercut.model.extras import provided
-from powercut.scenario.likeness import Likeness
+from powercut.model.printable import printable
+from powercut.scenario.likeness import LeftOut, Likeness
 from powercut.scenario.place import OF_A_MACHINE
 from powercut.scenario.refusal_several import NAMELESS
 from powercut.scenario.settings_several import DISK_NAME, DISKS_MAX
@@ -57,7 +58,28 @@ def scenario_like(likeness: Likeness) -> str:
     yaml.width = 100
     yaml.dump(document, text)
     heading = [f"What is like {likeness.machine}, and what is not:", *likeness.differs]
+    left_out = (*likeness.disks_left_out, *left_out_of(likeness))
+    heading += [printable(f"left out: {one.what}: {one.why}") for one in left_out]
     return "".join(f"# {line}\n" for line in heading) + text.getvalue()
+
+
+def why_apart(likeness: Likeness) -> str:
+    """Why several disks are not cut at one instant; empty if they are, or if there is one."""
+    if len(likeness.disks) + len(likeness.disks_left_out) < 2:
+        return ""
+    if likeness.disks_left_out:
+        return "one of them is not tested"
+    alone = [disk.name for disk in likeness.disks if disk.settings["bus"] in _NAMELESS]
+    if alone:
+        return f"{alone[0]} does not tell the guest which of several it is"
+    return f"they are more than {DISKS_MAX}" if len(likeness.disks) > DISKS_MAX else ""
+
+
+def left_out_of(likeness: Likeness) -> tuple[LeftOut, ...]:
+    """Its settings that are left out, and that its disks are tested apart, if they are."""
+    apart = why_apart(likeness)
+    together = (LeftOut("all disks, cut at one instant", apart),) if apart else ()
+    return (*likeness.left_out, *together)
 
 
 def _together(likeness: Likeness) -> list[dict[str, object]]:
@@ -66,8 +88,7 @@ def _together(likeness: Likeness) -> list[dict[str, object]]:
     Each keeps what it is reached by; none holds an image format.
     """
     first, *others = likeness.disks
-    alone = [disk for disk in likeness.disks if disk.settings["bus"] in _NAMELESS]
-    if not others or alone or len(likeness.disks) > DISKS_MAX:
+    if not others or why_apart(likeness):
         return []
     machine = {
         f"machine.{key}": _value(value)

@@ -26,7 +26,7 @@ from powercut.store.files import host_errors, write_atomic
 from powercut.store.host_load import HostLoad
 from powercut.store.layout import ResultDir
 from powercut.store.record import Record, read_model
-from powercut_extras.certify.certificate import Certificate, NotTested
+from powercut_extras.certify.certificate import Certificate, Definition, NotTested
 from powercut_extras.certify.issuer import Issuer, Line
 
 ORDER_FORMAT: Final = "powercut-certify/1"
@@ -66,6 +66,9 @@ class Order(Record):
 
     left_out: tuple[NotTested, ...] = ()
     """Combinations that no cell stands for, and why."""
+
+    definition: Definition | None = None
+    """The machine whose disks are certified; null if it is about settings."""
 
     heading: Line = ""
     """What the issuer calls the certificate; empty if nothing else than its title."""

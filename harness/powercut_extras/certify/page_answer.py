@@ -82,6 +82,9 @@ def answer_of(
         status = f"{len(survived):,} of {total} survived, which shows less than SAFE"
     else:
         tone, status = Verdict.SAFE, f"No loss found in {total}"
+    if missing := certificate.untested_disks:
+        tone = max(tone, Verdict.INCONCLUSIVE)
+        status += f"; {', '.join(one.what for one in missing)} not tested"
     return Answer(
         tone=tone,
         status=status,
@@ -104,6 +107,8 @@ def _beside(certificate: Certificate, safe: int, survived: int, unknown: int) ->
     parts = [f"{safe:,} safe as tested", f"{unknown:,} undecided"]
     if survived:
         parts.insert(1, f"{survived:,} survived their cuts, which shows less")
+    if certificate.definition is not None:
+        return ", ".join(parts)  # nobody has said what was expected
     foreseen = (
         "the scenarios expected every verdict"
         if not odd

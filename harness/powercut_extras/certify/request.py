@@ -53,10 +53,12 @@ class CertifyOptions:
     issuer: str = ""
     contact: str = ""
     logo: Path | None = None
+    domain: tuple[str, ...] = ()
+    """Options that name a machine, of whose definition the scenario was made."""
 
     def command(self, seed: int, more: Sequence[str]) -> str:
         """The command that asks for the same."""
-        argv = ["certify", *self.scenarios]
+        argv = ["certify", *(self.domain or self.scenarios)]
         for option, value in (("--profile", self.profile), ("--strategy", self.strategy)):
             argv += [] if value is None else [option, value]
         for option, values in (

@@ -160,11 +160,12 @@ class CertifyView(ResourceOwner):
 def print_certificate(console: Console, certificate: Certificate) -> None:
     """Prints the matrix: cell by cell if it is small, else counted by axis."""
     console.print()
+    expects = certificate.definition is None
     if len(certificate.cells) <= LISTED_CELLS:
-        console.print(_cells_table(certificate.cells))
+        console.print(_cells_table(certificate.cells, expects=expects))
     else:
         console.print(_axes_table(certificate))
-    for line in _not_safe(certificate.cells):
+    for line in (*_not_safe(certificate.cells, expects=expects), *_left_out(certificate)):
         console.print(line, soft_wrap=True)
     for sentence in (*about(certificate), *in_brief(certificate)):
         console.print(Text(sentence))
@@ -224,9 +225,9 @@ def shown(value: Any) -> str:
     return json.dumps(value).strip("[]").replace('"', "") if value else "none"
 
 
-def _cells_table(cells: Sequence[CertifiedCell]) -> Table:
+def _cells_table(cells: Sequence[CertifiedCell], *, expects: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("cell", "verdict", "expected"):
+    for name in ("cell", "verdict", *(["expected"] if expects else [])):
         table.add_column(name, overflow="fold")
     for name in ("cuts", "acknowledged", "lost"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -234,12 +235,27 @@ def _cells_table(cells: Sequence[CertifiedCell]) -> Table:
         table.add_row(
             escape(f"{cell.scenario}: {cell.cell}"),
             Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
-            "yes" if cell.as_expected else f"no: {cell.expected.value.upper()}",
+            *([_expected(cell)] if expects else []),
             f"{cell.cuts:,}",
             f"{cell.acked:,}",
             f"{cell.lost:,}",
         )
     return table
+
+
+def _expected(cell: CertifiedCell) -> str:
+    return "yes" if cell.as_expected else f"no: {cell.expected.value.upper()}"
+
+
+def _left_out(certificate: Certificate) -> Iterable[Text]:
+    """What of a machine's definition was not tested."""
+    if (of := certificate.definition) is None:
+        return
+    style = STYLES[Verdict.INCONCLUSIVE]
+    for one in of.disks_left_out:
+        yield Text.assemble((f"NOT TESTED {one.what}: ", style), one.why)
+    for one in of.left_out:
+        yield Text.assemble((f"left out {one.what}: ", style), one.why)
 
 
 def _axes_table(certificate: Certificate) -> Table:
@@ -267,7 +283,7 @@ def _shown(found: Container[Verdict]) -> list[Verdict]:
     return [verdict for verdict in Verdict if verdict is not Verdict.SURVIVED or verdict in found]
 
 
-def _not_safe(cells: Sequence[CertifiedCell]) -> Iterable[Text]:
+def _not_safe(cells: Sequence[CertifiedCell], *, expects: bool) -> Iterable[Text]:
     """Cells that are not SAFE, those of one cause together."""
     groups: dict[tuple[Verdict, str], list[CertifiedCell]] = {}
     for cell in cells:
@@ -281,11 +297,12 @@ def _not_safe(cells: Sequence[CertifiedCell]) -> Iterable[Text]:
         )
         for cell in members:
             doubt = "" if cell.confirmed is not False else ", cut and analysis differ"
-            expected = "" if cell.as_expected else f", expected {cell.expected.value.upper()}"
+            odd = expects and not cell.as_expected
+            expected = f", expected {cell.expected.value.upper()}" if odd else ""
             yield Text(
                 f"    {cell.scenario}: {cell.cell}: {cell.lost:,} of {cell.acked:,} lost"
                 f"{doubt}{expected}",
-                "" if cell.as_expected else "bold",
+                "bold" if odd else "",
             )
 
 
@@ -295,6 +312,10 @@ def _bottom_line(certificate: Certificate) -> Text:
         f"{words.count(len(certificate.cells), 'cell')}, {words.count(cuts, 'power cut')} in "
         f"{certificate.seconds / 60:.1f} min, seed {certificate.seed}"
     )
+    if (of := certificate.definition) is not None:
+        worst = max(cell.verdict for cell in certificate.cells)
+        worst = max(worst, Verdict.INCONCLUSIVE) if of.disks_left_out else worst
+        return Text(f"{words.mark(worst)} {of.machine}: {worst.name}. {spent}.", STYLES[worst])
     if certificate.as_expected:
         return Text(f"All as expected. {spent}.", "bold green")
     wrong = sum(not cell.as_expected for cell in certificate.cells)

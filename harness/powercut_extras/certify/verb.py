@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,9 +127,11 @@ def certify(
     from powercut.campaign.selection import Selection
     from powercut_extras.certify.request import NOTHING, CertifyOptions, request_of
 
-    request = None
+    request = definition = None
     if domain:
-        scenarios = domain.scenarios((*scenarios, *presets, profile, resume), results, json_file)
+        others = (*scenarios, *presets, profile, resume)
+        made, definition = domain.scenario(others, results, json_file)
+        scenarios = [made]
     options = CertifyOptions(
         scenarios=tuple(scenarios),
         presets=tuple(presets),
@@ -143,10 +146,11 @@ def certify(
         issuer=issuer,
         contact=contact,
         logo=logo,
+        domain=domain.argv if domain else (),
     )
     if resume is None:
         selection = Selection((), trials, confidence_aim(confidence, at_most, trials))
-        request = request_of(options, selection, _named(scenarios))
+        request = replace(request_of(options, selection, _named(scenarios)), definition=definition)
     elif options != NOTHING or (trials, confidence, at_most) != (None,) * 3:
         raise _resumes_with_options()
     console = console_beside(json_file)
@@ -238,10 +242,10 @@ def _publish(console: Console, done: Certified, key: Path | None, json_file: Pat
 
 
 def _status(done: Certified) -> int:
-    """As `powercut run`: 0 all as expected, 1 a verdict differs, 3 one is unknown."""
+    """As `powercut run`: 0 all as expected, 1 a verdict differs, 3 one is unknown, or a disk."""
     from powercut.model.verdict import Verdict
 
     cells = done.certificate.cells
     if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
         return 1
-    return 0 if all(cell.as_expected for cell in cells) else 3
+    return 0 if done.certificate.as_expected else 3

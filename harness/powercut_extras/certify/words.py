@@ -21,7 +21,7 @@ from powercut.scenario.settings import (
     WalSettings,
 )
 from powercut.workload.table import is_recognised
-from powercut_extras.certify.certificate import CertifiedCell, NotTested
+from powercut_extras.certify.certificate import CertifiedCell, Definition, NotTested
 
 _AXES: Final[dict[str, type[enum.Enum]]] = {
     "machine.cache": CacheMode,
@@ -47,7 +47,11 @@ def untested(cells: Sequence[Parameters]) -> Iterator[NotTested]:
                 yield NotTested(settings={key: value.value}, reason="no cell has it")
 
 
-def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]) -> str:
+def statement_of(
+    cells: Sequence[CertifiedCell],
+    not_tested: Sequence[NotTested],
+    definition: Definition | None = None,
+) -> str:
     """What the certificate proves and what it does not."""
     count = Counter(cell.verdict for cell in cells)
     cuts = sum(cell.cuts for cell in cells)
@@ -84,8 +88,11 @@ def statement_of(cells: Sequence[CertifiedCell], not_tested: Sequence[NotTested]
             )
         )
     surprises = sum(not cell.as_expected for cell in cells)
-    if surprises:
+    if surprises and definition is None:
         sentences.append(f"{surprises} did not get the verdict that was expected.")
+    if definition is not None and (missing := definition.disks_left_out):
+        disks = ", ".join(one.what for one in missing)
+        sentences.append(f"It says nothing of {disks}, and so nothing of {definition.machine}.")
     left_out = sum(entry.combinations for entry in not_tested)
     sentences.append(
         "It holds for the versions named here, for this workload, and for power cuts below the "

@@ -9,6 +9,7 @@ QEMU and secrets are not among it.  The only file that is named is the emulator,
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Final
 from xml.etree import ElementTree as ET
@@ -16,18 +17,38 @@ from xml.etree import ElementTree as ET
 from powercut.machine.qemu.build import PROGRAM
 from powercut.model.errors import UsageError
 from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
-from powercut.scenario.likeness import DiskLikeness, Likeness
+from powercut.scenario.likeness import DiskLikeness, LeftOut, Likeness
 from powercut_extras.libvirt.domain import BUSES, Kept
+from powercut_extras.libvirt.elements import (
+    BESIDE,
+    BLOCKS,
+    CONTROLLED,
+    CONTROLLER,
+    DISK,
+    MEMORY,
+    NAMESPACE,
+    OTHER_HYPERVISORS,
+    QEMU,
+    said_below,
+)
+from powercut_extras.libvirt.meaning import Fate, left_out
 
 _LARGEST: Final = 1 << 20
 _DRIVER: Final = frozenset(
-    {
-        *("discard", "detect_zeroes", "copy_on_read"),
-        *("iothread", "queues", "queue_size", "ioeventfd", "event_idx"),
-        *("packed", "iommu", "ats", "page_per_vq"),
-    }
-)
-"""Attributes of a disk's driver that say how its requests travel, besides cache, io and type."""
+    path.removeprefix("disk/driver@")
+    for path, row in DISK.items()
+    if path.startswith("disk/driver@") and row.fate is Fate.CARRIED
+) - {"type", "cache", "io"}
+"""Attributes of a disk's driver that say how its requests travel, besides those of settings."""
+
+_WITH_DISKS: Final = ("scsi", "sata", "ide", "usb", "nvme")
+_NO_IMAGE: Final = {
+    "vhostuser": "another process serves it by vhost-user, and what it caches is not said",
+    "vhostvdpa": "hardware serves it (vDPA), and what it caches is not said",
+    "nvme": "a controller of the host that QEMU drives itself",
+    "dir": "a folder that QEMU shows as a disk",
+}
+"""Types of disks."""
 
 _CONTROLLER: Final = frozenset({"type", "model"})
 _FEATURES: Final = frozenset({"acpi", "apic", "pae", "hap", "ioapic", "pmu", "vmport"})
@@ -42,20 +63,75 @@ def read_likeness(text: str, connect: str | None) -> Likeness:
     domain = _parsed(text)
     name = _text_of(domain, "name") or "domain"
     kind = domain.find("os/type")
+    if (other := OTHER_HYPERVISORS.get(domain.get("type", ""))) is not None:
+        what, presets = other
+        raise UsageError(
+            f"domain {name}: is one of {what}'s, and QEMU is not like it",
+            hint=f"near it is --preset {presets}" if presets else "no preset is near it",
+        )
     if kind is None or (kind.text, kind.get("arch", "x86_64")) != ("hvm", "x86_64"):
         raise UsageError(f"domain {name}: only full machines of x86_64 can be made here")
-    disks, problems = [], []
+    disks, problems, others, said = [], [], [], [*_beside(domain)]
     for disk in domain.iterfind("devices/disk"):
-        if disk.get("device", "disk") in ("cdrom", "floppy"):
+        target = disk.find("target")
+        label = f"disk {target.get('dev', '') if target is not None else ''}"
+        if reason := _holds_nothing(disk):
+            others.append(f"{label} is not tested: {reason}")
             continue
+        said += left_out(DISK, said_below(disk), label)
         try:
+            if reason := _cannot_be_made(disk):
+                raise UsageError(f"{label}: {reason}")
             disks.append(_disk_likeness(domain, disk, connect))
         except UsageError as error:
-            problems.append(str(error))
+            problems.append(LeftOut(label, str(error).removeprefix(f"{label}: ")))
+    for one in domain.iterfind("devices/controller"):
+        controller = f"controller {one.get('type')} {one.get('index', '0')}"
+        if one.get("type") in _WITH_DISKS:
+            said += left_out(CONTROLLER, said_below(one), controller)
     if not disks:
-        why = "; ".join(problems) or "it has none"
+        why = "; ".join(f"{one.what}: {one.why}" for one in problems) or "it has none"
         raise UsageError(f"domain {name}: no disk of it can be tested: {why}")
-    return Likeness(name, tuple(disks), (*_differences(domain), *problems))
+    differs = (*_differences(domain), *others)
+    return Likeness(name, tuple(disks), differs, tuple(dict.fromkeys(said)), tuple(problems))
+
+
+def _holds_nothing(disk: ET.Element) -> str:
+    """Why nothing that is acknowledged can be lost on a disk; empty if something can."""
+    if disk.get("device", "disk") in ("cdrom", "floppy"):
+        return "a removable medium"
+    return "it is read-only" if disk.find("readonly") is not None else ""
+
+
+def _cannot_be_made(disk: ET.Element) -> str:
+    """Why none like a disk can be made here, whatever else is said of it; empty if one can."""
+    if disk.find("transient") is not None:
+        return "transient: all that is written to it is discarded when the domain stops"
+    if disk.get("device", "disk") != "disk":
+        return "a device of the host that is passed through"
+    return _NO_IMAGE.get(disk.get("type", "file"), "")
+
+
+def _beside(domain: ET.Element) -> Iterator[LeftOut]:
+    """What may hold data and is no disk, and what is said past libvirt."""
+    for element in domain:
+        if element.tag.startswith(QEMU):
+            yield from left_out(NAMESPACE, _named_only(element), "qemu")
+    for element in domain.iterfind("devices/*"):
+        kept = element.tag == "memory" and element.get("model") in MEMORY
+        if why := BESIDE.get(element.tag) or (kept and "memory that a file backs is not covered"):
+            yield LeftOut(element.tag, why)
+
+
+def _named_only(element: ET.Element) -> Iterator[tuple[str, str]]:
+    """Options of a command line without what they are given, which may be a path or a secret."""
+    local = element.tag.removeprefix(QEMU)
+    if local != "commandline":
+        yield from ((path, value) for path, value in said_below(element))
+        return
+    given = [one.get("value", "") for one in element if one.tag == f"{QEMU}arg"]
+    options = [word for word in given if re.fullmatch(r"--?[A-Za-z][A-Za-z0-9-]*", word)]
+    yield local, " ".join(options) or "environment"
 
 
 def read_kept(text: str) -> Kept:
@@ -92,8 +168,6 @@ def _parsed(text: str) -> ET.Element:
 def _disk_likeness(domain: ET.Element, disk: ET.Element, connect: str | None) -> DiskLikeness:
     target, driver = disk.find("target"), disk.find("driver")
     name = target.get("dev", "") if target is not None else ""
-    if disk.get("device", "disk") != "disk":
-        raise UsageError(f"disk {name}: a device of the host that is passed through")
     bus = _bus(domain, disk, name)
     said = driver.attrib if driver is not None else {}
     cache = said.get("cache", "default")
@@ -123,6 +197,8 @@ def _bus(domain: ET.Element, disk: ET.Element, name: str) -> Bus:
     target = disk.find("target")
     said = target.get("bus", "") if target is not None else ""
     bus = next((bus for bus, (word, _) in BUSES.items() if said == word), None)
+    if said == Bus.NVME.value:
+        return Bus.NVME
     if bus is None:
         raise UsageError(f"disk {name}: powercut has no guest with a disk on {said or 'no bus'}")
     models = {one.get("model") for one in _controllers(domain, disk) if one.get("model")}
@@ -163,15 +239,16 @@ def _reduced(domain: ET.Element, disk: ET.Element) -> ET.Element:
         ET.SubElement(kept, "iothreads").text = iothreads
     devices = ET.SubElement(kept, "devices")
     made = ET.SubElement(devices, "disk")
-    for tag, names in (("driver", _DRIVER), ("blockio", None), ("target", {"dev", "bus"})):
+    for tag, names in (("driver", _DRIVER), ("blockio", BLOCKS), ("target", {"dev", "bus"})):
         if (found := disk.find(tag)) is not None:
-            chosen = {k: v for k, v in found.attrib.items() if names is None or k in names}
+            chosen = {k: v for k, v in found.attrib.items() if k in names}
             ET.SubElement(made, tag, chosen)
     for one in _controllers(domain, disk):
         chosen = {k: v for k, v in one.attrib.items() if k in _CONTROLLER}
         controller = ET.SubElement(devices, "controller", chosen | {"index": "0"})
         if (driver := one.find("driver")) is not None:
-            ET.SubElement(controller, "driver", dict(driver.attrib))
+            known = {k: v for k, v in driver.attrib.items() if k in CONTROLLED}
+            ET.SubElement(controller, "driver", known)
     return kept
 
 
@@ -181,16 +258,12 @@ def _differences(domain: ET.Element) -> Iterator[str]:
     yield "it boots powercut's kernel, has 192 MiB of RAM, and no network"
     if domain.find("os/loader") is not None or domain.find("os[@firmware]") is not None:
         yield "no firmware is loaded: the kernel is started directly"
-    if domain.find("devices/disk/iotune") is not None:
-        yield "its disks are not throttled (iotune)"
     if any(one.get("type") not in (None, "raw") for one in domain.iterfind("devices/disk/driver")):
         yield "images in a format are made anew, and begin empty"
     if any(one.get("type") not in ("file", "block") for one in domain.iterfind("devices/disk")):
         yield "disks that are neither files nor block devices are reached by NBD"
     if domain.get("type") == "kvm":
         yield "where KVM does not work, its processor is emulated"
-    if any(element.tag.endswith("}commandline") for element in domain):
-        yield "arguments that were given to QEMU past libvirt (qemu:commandline) are left out"
 
 
 def _text_of(element: ET.Element, path: str) -> str:

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
 from powercut.model.errors import UsageError
-from powercut.scenario.likeness import Likeness
-from powercut_extras.libvirt.definition import read_likeness
+from powercut.scenario.likeness import LeftOut, Likeness
+from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, rows
 from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
     TranslatedMachine,
-    domain_xml,
     number_of,
+    read_translated,
 )
 
 _BUSES: Final = {"VirtIO": "virtio", "VirtIO_SCSI": "scsi", "IDE": "ide", "SATA": "sata"}
@@ -37,6 +36,27 @@ _DIFFERS: Final = (
     "storage domain: whether it has files or block devices is not in the OVF; a sparse raw image "
     "can only be a file (io threads), all others are taken for block devices (io native)",
 )
+
+_TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told, or what oVirt does with the disk")
+DISK: Final = {
+    **rows(
+        Meaning(Fate.CARRIED, ""),
+        "disk/%",
+        "disk-interface volume-format volume-type pass-discard",
+    ),
+    "disk/read-only": Meaning(Fate.CARRIED, "decides whether the disk is tested"),
+    **rows(_TOLD, "disk/%", "diskId size actual_size vm_snapshot_id parentRef fileRef format"),
+    **rows(_TOLD, "disk/%", "boot disk-alias disk-description wipe-after-delete description"),
+    **rows(_TOLD, "disk/%", "disk_storage_type cinder_volume_type incremental-backup capacity"),
+    **rows(_TOLD, "disk/%", "populatedSize capacityAllocationUnits plugged backup qcow_compat"),
+    "disk/shareable": Meaning(
+        Fate.LEFT_OUT, "other machines may write to it at the same time", ("false",)
+    ),
+    "disk/disk-type": _TOLD,
+    "disk/scsi_reservation": Meaning(Fate.NO_EFFECT, "reservations of SCSI, for several hosts"),
+    "disk/propagate-errors": Meaning(Fate.LEFT_OUT, "what a failed write does", ("On",)),
+}
+"""Attributes of a Disk."""
 
 
 def is_ovf(text: str) -> bool:
@@ -59,8 +79,12 @@ def read_ovirt(text: str, connect: str | None) -> Likeness:
     content = _first(envelope, "Content")
     if _local(envelope.tag) != "Envelope" or content is None:
         raise UsageError("this is no OVF of oVirt's: it has no Envelope with a Content")
-    disks = tuple(_disks(envelope, number_of(_text(content, "NumOfIoThreads"), 0)))
-    if not disks:
+    left: list[LeftOut] = []
+    missing: list[LeftOut] = []
+    others: list[str] = []
+    threads = number_of(_text(content, "NumOfIoThreads"), 0)
+    disks = tuple(_disks(envelope, threads, left, missing, others))
+    if not disks and not missing:
         raise UsageError("this is no OVF of oVirt's: it names no Disk with a disk-interface")
     chosen = _text(content, "CustomEmulatedMachine")
     chipset = _CHIPSETS.get(_text(content, "BiosType") or "0", "q35")
@@ -72,24 +96,38 @@ def read_ovirt(text: str, connect: str | None) -> Likeness:
         disks=disks,
         cpu_mode="custom" if model else "",
         cpu_model=model,
-        shared=number_of(_text(content, "NumOfIoThreads"), 0) > 0,
+        shared=threads > 0,
+        left_out=tuple(left),
+        disks_left_out=tuple(missing),
+        differs=(*_DIFFERS, *others),
     )
-    likeness = read_likeness(domain_xml(machine), connect)
-    return replace(likeness, differs=(*_DIFFERS, *likeness.differs))
+    return read_translated(machine, connect)
 
 
-def _disks(envelope: ET.Element, threads: int) -> Iterator[TranslatedDisk]:
+def _disks(
+    envelope: ET.Element,
+    threads: int,
+    left: list[LeftOut],
+    missing: list[LeftOut],
+    others: list[str],
+) -> Iterator[TranslatedDisk]:
     for disk in envelope.iter():
         said = {_local(key): value for key, value in disk.attrib.items()}
         interface = said.get("disk-interface")
         if _local(disk.tag) != "Disk" or interface is None:
             continue
-        name = said.get("disk-alias") or said.get("diskId", "")
+        label = f"disk {said.get('disk-alias') or said.get('diskId', '')}"
+        if said.get("read-only", "").lower() == "true":
+            others.append(f"{label} is not tested: it is read-only")
+            continue
+        left += left_out(DISK, ((f"disk/{key}", value) for key, value in said.items()), label)
         if interface not in _BUSES:
-            raise UsageError(f"disk {name}: powercut has no guest with a disk on {interface}")
+            missing.append(LeftOut(label, f"powercut has no guest with a disk on {interface}"))
+            continue
         image = _IMAGES.get(said.get("volume-format", ""))
         if image is None:
-            raise UsageError(f"disk {name}: its volume-format is neither COW nor RAW")
+            missing.append(LeftOut(label, "its volume-format is neither COW nor RAW"))
+            continue
         in_file = image == "raw" and said.get("volume-type") == "Sparse"
         yield TranslatedDisk(
             bus=_BUSES[interface],
@@ -98,6 +136,7 @@ def _disks(envelope: ET.Element, threads: int) -> Iterator[TranslatedDisk]:
             discard="unmap" if said.get("pass-discard", "").lower() == "true" else "",
             dedicated=threads > 1,
             in_file=in_file,
+            name=label.removeprefix("disk "),
         )
 
 

@@ -3,26 +3,83 @@
 
 The text is /etc/pve/qemu-server/VMID.conf, or what `qm config VMID` prints (qm.conf(5)): lines
 `key: value`; sections that begin with `[` are snapshots.  Where a disk says nothing, Proxmox has
-cache=none, io_uring and detect_zeroes=on, and the controller `lsi` for SCSI.
+cache=none, io_uring and detect_zeroes=on, and the controller `lsi` for SCSI; an I/O thread of a
+SCSI disk needs the controller virtio-scsi-single, which each disk then has for itself.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Final
-from xml.etree import ElementTree as ET
 
 from powercut.model.errors import UsageError
-from powercut.scenario.likeness import Likeness
-from powercut_extras.libvirt.definition import read_likeness
+from powercut.scenario.likeness import LeftOut, Likeness
+from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, rows
+from powercut_extras.libvirt.translated import (
+    LARGEST,
+    TranslatedDisk,
+    TranslatedMachine,
+    number_of,
+    read_translated,
+)
 
-_LARGEST: Final = 1 << 20
-_LINE: Final = re.compile(r"([a-z][a-z0-9_]*):\s*(.*)")
+_LINE: Final = re.compile(r"([a-z][a-z0-9_-]*):\s*(.*)")
 _DISK: Final = re.compile(r"(virtio|scsi|sata|ide)(\d+)")
-_BUSES: Final = {"virtio": "vd", "scsi": "sd", "sata": "sd", "ide": "hd"}
 _SCSI: Final = {"virtio-scsi-pci": "virtio-scsi", "virtio-scsi-single": "virtio-scsi"}
 _DIFFERS: Final = "QEMU: Proxmox has a build of its own; this host's is used"
+
+_CARRIED: Final = Meaning(Fate.CARRIED, "")
+_DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
+_TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told of the disk")
+_KEPT: Final = Meaning(Fate.NO_EFFECT, "what Proxmox itself does with the volume, and when")
+_SLOWED: Final = Meaning(Fate.LEFT_OUT, "requests are held back; here none is")
+_ERRORS: Final = Meaning(Fate.LEFT_OUT, "what a failed request does to the guest", ("report",))
+_BESIDE: Final = Meaning(Fate.LEFT_OUT, "what is on it is not covered, if it is storage")
+_ELSEWHERE: Final = Meaning(Fate.NO_EFFECT, "no part of the way to a disk")
+
+DISK: Final = {
+    **rows(_CARRIED, "disk/%", "file cache aio discard detect_zeroes format iothread queues"),
+    **rows(_DECIDES, "disk/%", "media ro snapshot"),
+    **rows(_TOLD, "disk/%", "size serial wwn model ssd cyls heads secs trans product vendor"),
+    **rows(_KEPT, "disk/%", "backup replicate import-from"),
+    "disk/shared": Meaning(Fate.NO_EFFECT, "that the volume is on all nodes"),
+    **rows(_ERRORS, "disk/%", "rerror werror"),
+    "disk/scsiblock": Meaning(Fate.LEFT_OUT, "the guest's SCSI commands reach the host", ("0",)),
+    **rows(_SLOWED, "disk/%", "bps bps_rd bps_wr iops iops_rd iops_wr mbps mbps_rd mbps_wr"),
+    **rows(_SLOWED, "disk/%", "bps_max_length bps_rd_max_length bps_wr_max_length"),
+    **rows(_SLOWED, "disk/%", "iops_max iops_rd_max iops_wr_max mbps_max mbps_rd_max mbps_wr_max"),
+    **rows(_SLOWED, "disk/%", "iops_max_length iops_rd_max_length iops_wr_max_length"),
+}
+"""Options of a disk."""
+
+MACHINE: Final = {
+    **rows(_CARRIED, "vm/%", "name cores sockets machine acpi scsihw virtio scsi sata ide"),
+    "vm/args": Meaning(Fate.LEFT_OUT, "arguments that QEMU gets past Proxmox"),
+    **rows(_BESIDE, "vm/%", "hostpci usb virtiofs"),
+    **rows(_ELSEWHERE, "vm/%", "affinity agent amd-sev arch archive audio autostart balloon bios"),
+    **rows(_ELSEWHERE, "vm/%", "boot bootdisk cdrom cicustom cipassword citype ciupgrade ciuser"),
+    **rows(
+        _ELSEWHERE, "vm/%", "cpu cpulimit cpuunits description digest efidisk freeze hookscript"
+    ),
+    **rows(_ELSEWHERE, "vm/%", "hotplug hugepages intel-tdx ipconfig ivshmem keephugepages"),
+    **rows(_ELSEWHERE, "vm/%", "keyboard kvm localtime lock memory meta migrate_downtime"),
+    **rows(_ELSEWHERE, "vm/%", "migrate_speed nameserver net numa onboot ostype parallel parent"),
+    **rows(_ELSEWHERE, "vm/%", "protection reboot rng running-nets-host-mtu runningcpu"),
+    **rows(_ELSEWHERE, "vm/%", "runningmachine searchdomain serial shares smbios smp snaptime"),
+    **rows(_ELSEWHERE, "vm/%", "spice_enhancements sshkeys startdate startup tablet tags tdf"),
+    **rows(_ELSEWHERE, "vm/%", "template tpmstate unused vcpus vga vmgenid vmstate vmstatestorage"),
+    **rows(_ELSEWHERE, "vm/%", "watchdog"),
+}
+"""Keys, without their numbers.  `args` and what follows `hostpci` may be secrets: only that they
+are there is said."""
+
+_UNSAID: Final = ("args", "hostpci", "usb", "virtiofs")
+
+
+def is_proxmox(text: str) -> bool:
+    """Whether lines of the text are keys of a machine of Proxmox's with a disk."""
+    return re.search(r"(?m)^(virtio|scsi|sata|ide)\d+: \S", text[:LARGEST]) is not None
 
 
 def read_proxmox(text: str, connect: str | None) -> Likeness:
@@ -30,13 +87,44 @@ def read_proxmox(text: str, connect: str | None) -> Likeness:
 
     Raises UsageError for what is no such definition, or has no disk that can be made here.
     """
-    domain = ET.tostring(_domain(_settings(text)), encoding="unicode")
-    likeness = read_likeness(domain, connect)
-    return replace(likeness, differs=(_DIFFERS, *likeness.differs))
+    settings = _settings(text)
+    disks = {key: _options(settings[key]) for key in settings if _DISK.fullmatch(key)}
+    keys = ((re.sub(r"\d+$", "", key), value) for key, value in settings.items())
+    said = ((f"vm/{key}", "" if key in _UNSAID else value) for key, value in keys)
+    left, missing, others = [*left_out(MACHINE, said, "machine")], [], []
+    made = []
+    for key, options in disks.items():
+        if options["file"] == "none" or options.get("media") == "cdrom":
+            continue
+        if options.get("ro") == "1":
+            others.append(f"disk {key} is not tested: it is read-only")
+            continue
+        left += left_out(
+            DISK, ((f"disk/{name}", value) for name, value in options.items()), f"disk {key}"
+        )
+        if options.get("snapshot") == "1":
+            why = "snapshot: all that is written to it is discarded when the machine stops"
+            missing.append(LeftOut(f"disk {key}", why))
+            continue
+        left += _without_thread(key, options, settings.get("scsihw", "lsi"))
+        made.append(_disk(key, options, settings.get("scsihw", "lsi")))
+    model = settings.get("scsihw", "lsi")
+    machine = TranslatedMachine(
+        name=settings.get("name", "machine"),
+        machine=settings.get("machine", "pc").partition(",")[0].partition("+")[0],
+        vcpus=number_of(settings.get("sockets", "1")) * number_of(settings.get("cores", "1")),
+        disks=tuple(made),
+        scsi=_SCSI.get(model, model),
+        acpi=settings.get("acpi", "1") != "0",
+        left_out=tuple(left),
+        disks_left_out=tuple(missing),
+        differs=(_DIFFERS, *others),
+    )
+    return read_translated(machine, connect)
 
 
 def _settings(text: str) -> dict[str, str]:
-    if len(text) > _LARGEST:
+    if len(text) > LARGEST:
         raise UsageError("a definition of a machine is short")
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -52,61 +140,38 @@ def _settings(text: str) -> dict[str, str]:
     return found
 
 
-def _domain(settings: dict[str, str]) -> ET.Element:
-    domain = ET.Element("domain", type="kvm")
-    ET.SubElement(domain, "name").text = settings.get("name", "machine")
-    ET.SubElement(domain, "vcpu").text = str(
-        _number(settings.get("sockets", "1")) * _number(settings.get("cores", "1"))
-    )
-    machine = settings.get("machine", "pc").partition(",")[0].partition("+")[0]
-    kind = ET.SubElement(ET.SubElement(domain, "os"), "type", arch="x86_64", machine=machine)
-    kind.text = "hvm"
-    features = ET.SubElement(domain, "features")
-    if settings.get("acpi", "1") != "0":
-        ET.SubElement(features, "acpi")
-    ET.SubElement(features, "apic")
-    devices = ET.SubElement(domain, "devices")
-    disks = [key for key in settings if _DISK.fullmatch(key)]
-    threads = [key for key in disks if _options(settings[key])[1].get("iothread") == "1"]
-    if threads:
-        ET.SubElement(domain, "iothreads").text = str(len(threads))
-    for key in disks:
-        thread = threads.index(key) + 1 if key in threads else 0
-        _add_disk(devices, key, settings[key], thread)
-    model = settings.get("scsihw", "lsi")
-    ET.SubElement(devices, "controller", type="scsi", index="0", model=_SCSI.get(model, model))
-    return domain
+def _without_thread(key: str, options: Mapping[str, str], controller: str) -> Iterator[LeftOut]:
+    if options.get("iothread") == "1" and not key.startswith("virtio"):
+        if not key.startswith("scsi"):
+            yield LeftOut(f"disk {key}: iothread=1", "only virtio and SCSI have I/O threads")
+        elif controller != "virtio-scsi-single":
+            yield LeftOut(f"disk {key}: iothread=1", f"Proxmox gives none to disks on {controller}")
 
 
-def _add_disk(devices: ET.Element, key: str, value: str, thread: int) -> None:
-    volume, options = _options(value)
-    if volume == "none" or options.get("media") == "cdrom":
-        return
+def _disk(key: str, options: Mapping[str, str], controller: str) -> TranslatedDisk:
     match = _DISK.fullmatch(key)
     assert match is not None, "the caller looked"
-    bus, number = match[1], int(match[2])
-    in_file = re.search(r"\.(raw|qcow2|vmdk|qed|vdi|vpc)$", volume)
-    image = options.get("format") or (in_file[1] if in_file else "raw")
-    disk = ET.SubElement(devices, "disk", type="file" if in_file else "block", device="disk")
-    driver = ET.SubElement(disk, "driver", name="qemu", type=image)
-    driver.set("cache", options.get("cache", "none"))
-    driver.set("io", options.get("aio", "io_uring"))
+    in_file = re.search(r"\.(raw|qcow2|vmdk|qed|vdi|vpc)$", options["file"])
     discard = options.get("discard") == "on"
-    driver.set("discard", "unmap" if discard else "ignore")
     zeroes = options.get("detect_zeroes", "1") in ("1", "on")
-    driver.set("detect_zeroes", ("unmap" if discard else "on") if zeroes else "off")
-    if thread and bus == "virtio":
-        driver.set("iothread", str(thread))
-    target = f"{_BUSES[bus]}{chr(ord('a') + number % 26)}"
-    ET.SubElement(disk, "target", dev=target, bus=bus)
+    alone = match[1] == "scsi" and controller == "virtio-scsi-single"
+    return TranslatedDisk(
+        bus=match[1],
+        image=options.get("format") or (in_file[1] if in_file else "raw"),
+        cache=options.get("cache", "none"),
+        io=options.get("aio", "io_uring"),
+        discard="unmap" if discard else "ignore",
+        detect_zeroes=("unmap" if discard else "on") if zeroes else "off",
+        dedicated=options.get("iothread") == "1" and (alone or match[1] == "virtio"),
+        queues=number_of(options.get("queues", "0"), 0) if alone else 0,
+        in_file=in_file is not None,
+        name=key,
+        alone=alone,
+    )
 
 
-def _options(value: str) -> tuple[str, dict[str, str]]:
-    """The volume, and what is said of it."""
+def _options(value: str) -> dict[str, str]:
+    """What is said of a volume; the volume itself is `file`."""
     volume, *more = value.split(",")
     pairs = (one.partition("=") for one in more)
-    return volume.removeprefix("file="), {name: said for name, _, said in pairs}
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 4 else 1
+    return {"file": volume.removeprefix("file="), **{name: said for name, _, said in pairs}}

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A domain's XML for machines that other software defines: as much as matters to their disks."""
+"""Machines that other software defines, translated to a domain of libvirt's and read as one."""
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from xml.etree import ElementTree as ET
 
 from powercut.model.errors import UsageError
+from powercut.scenario.likeness import LeftOut, Likeness
+from powercut_extras.libvirt.definition import read_likeness
 
 LARGEST: Final = 1 << 20
 """Characters of a definition."""
 
 DISKS_MAX: Final = 26
-_PREFIXES: Final = {"virtio": "vd", "ide": "hd"}
+_PREFIXES: Final = {"virtio": "vd", "ide": "hd", "nvme": "nvme"}
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
 @dataclass(frozen=True)
 class TranslatedDisk:
-    """A disk in libvirt's words.  Attributes of the driver that are empty are left out."""
+    """A disk in libvirt's words, called `name` where it comes from.
+
+    Attributes of the driver that are empty are left out, sizes of blocks that are 0.  One on SCSI
+    that is `alone` has a controller of its own.
+    """
 
     bus: str
     image: str = "raw"
@@ -30,11 +38,19 @@ class TranslatedDisk:
     dedicated: bool = False
     queues: int = 0
     in_file: bool = False
+    name: str = ""
+    detect_zeroes: str = ""
+    alone: bool = False
+    logical: int = 0
+    physical: int = 0
 
 
 @dataclass(frozen=True)
 class TranslatedMachine:
-    """A machine; disks without a thread of their own share one if `shared` says so."""
+    """A machine; disks without a thread of their own share one if `shared` says so.
+
+    `scsi` is the model of its SCSI controllers.  What its definition says besides is `left_out`.
+    """
 
     name: str
     machine: str
@@ -43,10 +59,45 @@ class TranslatedMachine:
     cpu_mode: str = ""
     cpu_model: str = ""
     shared: bool = False
+    scsi: str = "virtio-scsi"
+    acpi: bool = True
+    left_out: tuple[LeftOut, ...] = ()
+    disks_left_out: tuple[LeftOut, ...] = ()
+    differs: tuple[str, ...] = ()
 
 
-def domain_xml(machine: TranslatedMachine) -> str:
-    """The definition of a domain.  Raises UsageError for more disks than have names."""
+def read_translated(machine: TranslatedMachine, connect: str | None) -> Likeness:
+    """How machines are made that are like this one; its disks have their own names.
+
+    Raises UsageError if none can be made, or if there are more disks than have names.
+    """
+    if machine.disks_left_out and not machine.disks:
+        why = "; ".join(f"{one.what}: {one.why}" for one in machine.disks_left_out)
+        raise UsageError(f"{machine.name}: no disk of it can be tested: {why}")
+    text, names = domain_xml(machine)
+    found = read_likeness(text, connect)
+
+    def renamed(one: LeftOut) -> LeftOut:
+        words = one.what.split(" ", 1)
+        if words[0] != "disk" or len(words) == 1:
+            return one
+        dev, colon, rest = words[1].partition(":")
+        return replace(one, what=f"disk {names.get(dev, dev)}{colon}{rest}")
+
+    return replace(
+        found,
+        disks=tuple(replace(disk, name=names.get(disk.name, disk.name)) for disk in found.disks),
+        differs=(*machine.differs, *found.differs),
+        left_out=(*machine.left_out, *map(renamed, found.left_out)),
+        disks_left_out=(*machine.disks_left_out, *map(renamed, found.disks_left_out)),
+    )
+
+
+def domain_xml(machine: TranslatedMachine) -> tuple[str, dict[str, str]]:
+    """The definition of a domain, and the names of its disks by those that they have in it.
+
+    Raises UsageError for more disks than have names.
+    """
     if len(machine.disks) > DISKS_MAX:
         raise UsageError(f"{machine.name}: more than {DISKS_MAX} disks")
     domain = ET.Element("domain", type="kvm")
@@ -57,7 +108,7 @@ def domain_xml(machine: TranslatedMachine) -> str:
     )
     kind.text = "hvm"
     features = ET.SubElement(domain, "features")
-    for feature in ("acpi", "apic"):
+    for feature in (*(["acpi"] if machine.acpi else []), "apic"):
         ET.SubElement(features, feature)
     if machine.cpu_mode:
         cpu = ET.SubElement(domain, "cpu", mode=machine.cpu_mode)
@@ -68,21 +119,33 @@ def domain_xml(machine: TranslatedMachine) -> str:
         ET.SubElement(domain, "iothreads").text = str(max(threads))
     devices = ET.SubElement(domain, "devices")
     used: dict[str, int] = {}
+    names: dict[str, str] = {}
+    controllers = 0
     for disk, thread in zip(machine.disks, threads, strict=True):
         prefix = _PREFIXES.get(disk.bus, "sd")
         number = used[prefix] = used.get(prefix, -1) + 1
-        _add(devices, disk, thread, f"{prefix}{string.ascii_lowercase[number]}")
-    if any(disk.bus == "scsi" for disk in machine.disks):
-        ET.SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
-    return ET.tostring(domain, encoding="unicode")
+        dev = f"nvme{number}n1" if prefix == "nvme" else prefix + string.ascii_lowercase[number]
+        name = disk.name.lower()
+        if _NAME.fullmatch(name) and name not in names.values():
+            names[dev] = name
+        controller = 0
+        if disk.bus == "scsi" and disk.alone:
+            controllers += 1
+            controller = controllers
+            _add_controller(devices, machine.scsi, controller, thread, disk.queues)
+        _add(devices, disk, 0 if disk.bus == "scsi" else thread, dev, controller)
+    if any(disk.bus == "scsi" and not disk.alone for disk in machine.disks):
+        _add_controller(devices, machine.scsi, 0, 0, 0)
+    return ET.tostring(domain, encoding="unicode"), names
 
 
 def _threads(disks: Sequence[TranslatedDisk], *, shared: bool) -> list[int]:
-    """The number of each disk's thread, 0 for none; only virtio's disks have any."""
+    """The number of each disk's thread, 0 for none; only disks of virtio's have any, and those that
+    are alone on a controller."""
     number = 1 if shared else 0
     found = []
     for disk in disks:
-        if disk.bus != "virtio":
+        if disk.bus != "virtio" and not disk.alone:
             found.append(0)
         elif disk.dedicated:
             number += 1
@@ -92,13 +155,24 @@ def _threads(disks: Sequence[TranslatedDisk], *, shared: bool) -> list[int]:
     return found
 
 
-def _add(devices: ET.Element, disk: TranslatedDisk, thread: int, name: str) -> None:
+def _add_controller(devices: ET.Element, model: str, number: int, thread: int, queues: int) -> None:
+    made = ET.SubElement(devices, "controller", type="scsi", index=str(number), model=model)
+    said = {"iothread": thread, "queues": queues}
+    given = {key: str(value) for key, value in said.items() if value}
+    if given:
+        ET.SubElement(made, "driver", given)
+
+
+def _add(
+    devices: ET.Element, disk: TranslatedDisk, thread: int, name: str, controller: int
+) -> None:
     kind = "file" if disk.in_file else "block"
     element = ET.SubElement(devices, "disk", type=kind, device="disk")
     driver = ET.SubElement(element, "driver", name="qemu", type=disk.image, cache=disk.cache)
     said = {
         "io": disk.io,
         "discard": disk.discard,
+        "detect_zeroes": disk.detect_zeroes,
         "iothread": str(thread) if thread else "",
         "queues": str(disk.queues) if disk.queues and disk.bus == "virtio" else "",
     }
@@ -106,6 +180,11 @@ def _add(devices: ET.Element, disk: TranslatedDisk, thread: int, name: str) -> N
         if value:
             driver.set(key, value)
     ET.SubElement(element, "target", dev=name, bus=disk.bus)
+    sizes = {"logical_block_size": disk.logical, "physical_block_size": disk.physical}
+    if blocks := {key: str(value) for key, value in sizes.items() if value}:
+        ET.SubElement(element, "blockio", blocks)
+    if controller:
+        ET.SubElement(element, "address", type="drive", controller=str(controller))
 
 
 def number_of(said: object, usual: int = 1) -> int:

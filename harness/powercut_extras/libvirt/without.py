@@ -3,38 +3,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from powercut.model.machine import Bus
-from powercut.scenario.likeness import DiskLikeness, Likeness
+from powercut.scenario.likeness import DiskLikeness, LeftOut, Likeness
 from powercut_extras.libvirt.definition import read_kept
 from powercut_extras.libvirt.domain import Kept
 
 _OF_LIBVIRT: Final = ("backend", "connect", "like", "qemu")
 """An emulator that a definition names is started by libvirt, if at all: it is a stranger's word."""
 
-_CARRIED: Final = frozenset({"iothread", "queues"})
-"""Of a driver; cache, io and the format are settings already."""
+_ONLY_LIBVIRT: Final = "only libvirt passes it on, and it is not used here"
 
 
 def without_libvirt(likeness: Likeness, why: str) -> Likeness:
     """The same machine where libvirt cannot be used, for the reason `why`."""
-    dropped: dict[str, None] = {}
+    dropped: dict[LeftOut, None] = {}
     disks = []
     for disk in likeness.disks:
         kept = read_kept(str(disk.settings["like"]))
         disks.append(DiskLikeness(disk.name, _settings(disk, kept)))
-        dropped |= dict.fromkeys(_not_carried(kept))
+        dropped |= dict.fromkeys(_not_carried(disk, kept, disks[-1].settings))
         if emulator := disk.settings.get("qemu"):
-            dropped[f"the emulator {emulator} (--qemu names one)"] = None
-    cannot = (f"not carried over from the definition: {', '.join(dropped)}",) if dropped else ()
+            dropped[LeftOut(f"the emulator {emulator}", "--qemu names one")] = None
     first = (
         f"it runs in QEMU without libvirt ({why}), with the definition's bus, cache, io, format, "
-        "queues, I/O thread and number of processors",
-        *cannot,
+        "queues, I/O thread and number of processors"
     )
-    return Likeness(likeness.machine, tuple(disks), (*first, *likeness.differs))
+    left = (*likeness.left_out, *dropped)
+    return replace(likeness, disks=tuple(disks), differs=(first, *likeness.differs), left_out=left)
 
 
 def _settings(disk: DiskLikeness, kept: Kept) -> dict[str, object]:
@@ -57,13 +56,16 @@ def _said(kept: Kept) -> dict[str, str]:
     return found
 
 
-def _not_carried(kept: Kept) -> Iterator[str]:
+def _not_carried(
+    disk: DiskLikeness, kept: Kept, settings: Mapping[str, object]
+) -> Iterator[LeftOut]:
     """What decides on a disk's requests, and QEMU is not told here."""
-    yield f"the board {kept.machine}"
+    yield LeftOut(f"the board {kept.machine}", _ONLY_LIBVIRT)
     if kept.cpu is not None:
-        yield "the processor's model"
-    for name, value in _said(kept).items():
-        if name not in _CARRIED:
-            yield f"{name}={value}"
-    if kept.disk.find("blockio") is not None:
-        yield "blockio"
+        yield LeftOut("the processor's model", _ONLY_LIBVIRT)
+    for word, value in _said(kept).items():
+        if word not in settings:
+            yield LeftOut(f"disk {disk.name}: {word}={value}", _ONLY_LIBVIRT)
+    blocks = kept.disk.find("blockio")
+    for word, value in blocks.attrib.items() if blocks is not None else ():
+        yield LeftOut(f"disk {disk.name}: blockio {word}={value}", _ONLY_LIBVIRT)

@@ -15,7 +15,7 @@ from powercut.model.machine import Aio, Bus, CacheMode, ImageFormat
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.place import machines_of_disks
 from powercut.scenario.refusal import refusals
-from powercut_extras.certify.likeness import _names, likeness_here, scenario_like
+from powercut_extras.certify.likeness import _names, likeness_here, scenario_like, why_apart
 from powercut_extras.libvirt.definition import read_kept, read_likeness
 from powercut_extras.libvirt.without import without_libvirt
 
@@ -47,6 +47,13 @@ DOMAIN = """
   <qemu:commandline><qemu:arg value='-S'/></qemu:commandline>
 </domain>
 """
+
+
+WHOLE = DOMAIN.replace(
+    "<disk type='block' device='lun'><source dev='/dev/sdq'/><target dev='sdb' bus='scsi'/></disk>",
+    "",
+)
+"""Without the disk that cannot be made."""
 
 
 def test_each_disk_becomes_the_settings_of_a_machine():
@@ -90,11 +97,19 @@ def test_without_libvirt_it_is_qemus_machine_and_what_is_not_carried_over_is_sai
         "queues": 2,
     }
     assert (second.settings["bus"], second.settings["queues"]) == ("virtio-scsi", 2)
-    said, dropped, *rest = likeness.differs
+    said, *rest = likeness.differs
     assert "QEMU without libvirt (no socket)" in said
-    for one in ("pc-q35-7.2", "/opt/qemu/bin/", "processor's model", "discard=unmap", "blockio"):
-        assert one in dropped
     assert rest == [*read_likeness(DOMAIN, None).differs]
+    before = read_likeness(DOMAIN, None).left_out
+    assert likeness.left_out[: len(before)] == before
+    assert [one.what for one in likeness.left_out[len(before) :]] == [
+        "the board pc-q35-7.2",
+        "the processor's model",
+        "disk vda: discard=unmap",
+        "disk vda: blockio logical_block_size=512",
+        "disk vda: blockio physical_block_size=4096",
+        "the emulator /opt/qemu/bin/qemu-system-x86_64",
+    ]
     scenario = parse_scenario(scenario_like(likeness), Path("x.yaml"))
     assert not [why for cell in expand(scenario, seed=1).cells for why in refusals(cell.parameters)]
 
@@ -119,21 +134,24 @@ def test_nothing_of_the_host_is_kept_and_what_differs_is_said():
         for word in ("shop.qcow2", "/dev/", "secret", "commandline", "hostdev"):
             assert word not in str(disk.settings)
     said = " ".join(likeness.differs)
-    for word in ("scratch disks", "firmware", "qemu:commandline", "disk sdb: a device of the host"):
-        assert word in said
+    assert "scratch disks" in said
+    assert "firmware" in said
+    assert [one.what for one in likeness.left_out] == ["qemu: commandline=-S", "hostdev"]
+    (lun,) = likeness.disks_left_out
+    assert (lun.what, lun.why) == ("disk sdb", "a device of the host that is passed through")
 
 
 def test_the_scenario_is_one_with_a_raw_log_and_a_file_system_on_each_disk(tmp_path):
-    text = scenario_like(read_likeness(DOMAIN, None))
-    scenario = parse_scenario(text, tmp_path / "domain.yaml")
-    cells = expand(scenario, seed=1).cells
     each = ["vda-raw", "vda-ext4", "sda-raw", "sda-ext4"]
-    assert [cell.name for cell in cells] == [*each, "all-disks"]
-    assert cells[1].parameters.machine.like
+    for definition, together in ((WHOLE, ["all-disks"]), (DOMAIN, [])):
+        text = scenario_like(read_likeness(definition, None))
+        cells = expand(parse_scenario(text, tmp_path / "domain.yaml"), seed=1).cells
+        assert [cell.name for cell in cells] == [*each, *together]
+        assert cells[1].parameters.machine.like
 
 
 def test_the_last_cell_has_all_disks_each_as_it_is(tmp_path):
-    text = scenario_like(read_likeness(DOMAIN, None))
+    text = scenario_like(read_likeness(WHOLE, None))
     parameters = expand(parse_scenario(text, tmp_path / "domain.yaml"), seed=1).cells[-1].parameters
     assert refusals(parameters) == ()
     parts = [(part.name, part.word) for part in parameters.disk.parts]
@@ -148,9 +166,13 @@ def test_the_last_cell_has_all_disks_each_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("bus", ["usb", "virtio"])
 def test_a_disk_that_does_not_say_which_it_is_has_no_part_in_that_cell(tmp_path, bus):
-    text = scenario_like(read_likeness(DOMAIN.replace("bus='virtio'", f"bus='{bus}'"), None))
+    likeness = read_likeness(WHOLE.replace("bus='virtio'", f"bus='{bus}'"), None)
+    text = scenario_like(likeness)
     cells = expand(parse_scenario(text, tmp_path / "domain.yaml"), seed=1).cells
-    assert ("all-disks" in [cell.name for cell in cells]) == (bus == "virtio")
+    together = bus == "virtio"
+    assert ("all-disks" in [cell.name for cell in cells]) == together
+    assert bool(why_apart(likeness)) != together
+    assert ("left out: all disks" in text) != together
 
 
 def test_names_that_a_scenario_does_not_take_become_numbers():

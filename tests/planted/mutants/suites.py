@@ -55,6 +55,11 @@ CERTIFY = Suite(
         ),
     ),
 )
+DEFINED = Suite(
+    "definitions",
+    (),
+    (pytest("tests/extras/libvirt", "tests/extras/certify/test_certificate_definition.py"),),
+)
 PROGRAMS = Suite(
     "programs",
     (make("guests/uml", "{build}/lib/uml-stamp.so"),),

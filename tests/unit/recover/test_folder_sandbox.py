@@ -129,6 +129,14 @@ def test_nothing_of_one_state_is_there_for_the_next(place: Place) -> None:
     assert [one.name for one in place.states.iterdir() if one.is_file()] == []
 
 
+@pytest.mark.usefixtures("users")
+def test_a_check_may_open_its_descriptors_by_name_as_java_must(place: Place) -> None:
+    by_name = 'for n in 7 8; do echo "= $n" >/proc/self/fd/3; echo x >/proc/self/fd/2; done'
+    with place.shell(by_name) as sandbox:
+        seen = sandbox(place.state("a"), MACHINE.boot_for("a"))
+    assert (seen.complete, seen.failure, seen.lines) == (True, "", b"= 7\n= 8\n")
+
+
 def test_two_states_at_a_time_do_not_see_one_another(place: Place) -> None:
     """The second looks while all that the first has left is there, and so for their locks."""
     times = {"a": ("0", "2"), "b": ("1", "0")}
