@@ -29,6 +29,7 @@ from powercut_extras.certify.certificate import (
     CertifiedCell,
     CertifiedControl,
     Coverage,
+    Definition,
     SealedRecording,
 )
 from powercut_extras.certify.confirm import is_analysed, seen_again
@@ -74,14 +75,18 @@ def certificate_of(directory: CertificateDir) -> Certificate:
         axes=axes,
         strategy=order.strategy,
         verdicts=counted(cells),
-        as_expected=bool(cells)
-        and all(cell.as_expected for cell in cells)
-        and not (order.definition and order.definition.disks_left_out),
+        as_expected=all_as_expected(cells, order.definition),
         definition=order.definition,
         cells=tuple(cells),
         not_tested=order.left_out,
         statement=statement_of(cells, order.left_out, order.definition),
     )
+
+
+def all_as_expected(cells: Sequence[CertifiedCell], definition: Definition | None) -> bool:
+    """Whether each cell got the expected verdict, and no disk of the machine was left out."""
+    whole = definition is None or not definition.disks_left_out
+    return whole and bool(cells) and all(cell.as_expected for cell in cells)
 
 
 def counted(cells: Sequence[CertifiedCell]) -> dict[str, int]:

@@ -86,6 +86,12 @@ def _controls(certificate: Certificate) -> str:
 
 def _left_out(certificate: Certificate) -> str:
     untested = sum(item.combinations for item in certificate.not_tested)
+    if (of := certificate.definition) is not None:
+        disks, settings = len(of.disks_left_out), len(of.left_out)
+        left = [words.count(disks, "disk")] if disks else []
+        left += [words.count(settings, "setting")] if settings else []
+        said = f"{' and '.join(left)} left out" if left else "nothing left out"
+        return f"Of {of.machine}'s definition {said}; other versions not tested."
     if not untested:
         return "Every combination of these settings was tested; other settings and versions not."
     return f"{words.count(untested, 'combination')} of settings not tested."

@@ -34,7 +34,7 @@ from powercut.store.results import wanted_verdict
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.controls import EXPECTED, controls_for
 from powercut.workload.table import is_recognised
-from powercut_extras.certify.build import axes_of, certificate_of, counted
+from powercut_extras.certify.build import all_as_expected, axes_of, certificate_of, counted
 from powercut_extras.certify.certificate import Certificate, CertifiedCell, SealedRecording
 from powercut_extras.certify.flat import flat, is_default
 from powercut_extras.certify.follows import problems_of_runs
@@ -266,12 +266,13 @@ def contradictions(certificate: Certificate) -> Iterator[str]:
     cells = certificate.cells
     if certificate.verdicts != counted(cells):
         yield f"verdicts: it counts {certificate.verdicts}, its cells are {counted(cells)}"
-    if certificate.as_expected != (bool(cells) and all(cell.as_expected for cell in cells)):
-        yield "as_expected: it is not what its cells say"
+    if certificate.as_expected != all_as_expected(cells, certificate.definition):
+        yield "as_expected: it is not what its cells, and the disks left out, say"
     if certificate.axes != axes_of(cells):
         yield "axes: they are not the settings that vary between its cells"
     same_words = certificate.powercut == __version__
-    if same_words and certificate.statement != statement_of(cells, certificate.not_tested):
+    said = statement_of(cells, certificate.not_tested, certificate.definition)
+    if same_words and certificate.statement != said:
         yield "statement: it is not what follows from the cells"
     names = [(cell.scenario, cell.cell) for cell in cells]
     if len(set(names)) != len(names):

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from certificate_maker import cells_of_yaml, certificate_of_cells
 
+from powercut import __version__
 from powercut.console import PlainConsole
 from powercut.model.verdict import Verdict
 from powercut.paths import command
@@ -20,6 +21,7 @@ from powercut_extras.certify.page import certificate_html
 from powercut_extras.certify.request import CertifyOptions
 from powercut_extras.certify.terminal import print_certificate
 from powercut_extras.certify.verb import _status
+from powercut_extras.certify.verify import contradictions
 from powercut_extras.certify.words import statement_of
 
 CELLS = "powercut: 1\nname: domain-shop\ncells: [{name: vda-raw}, {name: vda-ext4}]\n"
@@ -38,12 +40,27 @@ def certificate(definition: Definition, verdict: Verdict = Verdict.SAFE) -> Cert
         as_expected=verdict is Verdict.SAFE and not definition.disks_left_out,
         statement=statement_of(cells, (), definition),
         not_tested=(),
+        powercut=__version__,
     )
 
 
 def printed(made: Certificate, capsys: pytest.CaptureFixture[str]) -> str:
     print_certificate(PlainConsole(width=120), made)
     return capsys.readouterr().out
+
+
+def of_it(made: Certificate) -> set[str]:
+    """Which of what rests on the definition contradicts it."""
+    words = {one.partition(":")[0] for one in contradictions(made)}
+    return words & {"as_expected", "statement"}
+
+
+def test_what_a_certificate_says_follows_from_what_was_left_out():
+    for made in (certificate(WHOLE), certificate(PART), certificate(PART, Verdict.LOSSY)):
+        assert of_it(made) == set()
+    part = certificate(PART)
+    assert of_it(part.model_copy(update={"as_expected": True})) == {"as_expected"}
+    assert of_it(part.model_copy(update={"definition": WHOLE})) == {"as_expected", "statement"}
 
 
 @pytest.mark.parametrize(
