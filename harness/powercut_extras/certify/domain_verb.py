@@ -102,8 +102,8 @@ def domain_options(command: Callable[..., _Returned]) -> Callable[..., _Returned
         "--domain-xml",
         type=FILE,
         metavar="FILE",
-        help="The same, by a domain's XML, or by a definition of Proxmox VE (qm config), KubeVirt "
-        "(YAML) or oVirt (OVF).",
+        help="The same, by a domain's XML, by a definition of Proxmox VE (qm config), KubeVirt "
+        "(YAML) or oVirt (OVF), or by a command line of QEMU's.",
     )
     @click.option("--connect", metavar="URI", help="URI of libvirt's connection, for --domain.")
     @functools.wraps(command)

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from process_tree import descendants, wait_until
 
 from powercut.campaign.runner import run_scenarios
 from powercut.campaign.verify import verify
@@ -232,28 +231,3 @@ def test_nothing_is_left_of_an_explorer_that_is_killed(trials):
         explorer.kill()
         explorer.wait(timeout=120)
     wait_until(lambda: not [pid for pid in every if Path(f"/proc/{pid}").exists()])
-
-
-def descendants(root):
-    """Processes below `root`: (pid, command line)."""
-    parents, lines = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                if stat[0] != "Z":
-                    parents[int(entry.name)] = int(stat[1])
-                    lines[int(entry.name)] = (entry / "cmdline").read_text()
-    found = {root}
-    while more := {pid for pid, up in parents.items() if up in found} - found:
-        found |= more
-    return [(pid, lines[pid]) for pid in found - {root}]
-
-
-def wait_until(condition, timeout_s=60.0):
-    """What `condition` says as soon as it is true."""
-    end = time.monotonic() + timeout_s
-    while not (said := condition()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.05)
-    return said
