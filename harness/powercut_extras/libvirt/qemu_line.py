@@ -85,7 +85,7 @@ _PAST: Final = Meaning(Fate.LEFT_OUT, "properties that are set for devices of a 
 
 OPTION: Final = {
     **rows(_CARRIED, "-%", "drive blockdev device hda hdb hdc hdd machine M name smp cpu object"),
-    **rows(_CARRIED, "-%", "snapshot cdrom no-acpi readconfig"),
+    **rows(_CARRIED, "-%", "snapshot cdrom no-acpi readconfig $"),
     **rows(_PAST, "-%", "global set"),
     **rows(
         _NO_EFFECT, "-%", "m accel enable-kvm display nographic vnc spice vga daemonize pidfile"
@@ -103,6 +103,13 @@ OPTION: Final = {
     **rows(_NO_EFFECT, "-%", "no-hpet no-fd-bootchk full-screen g L tpmdev compat echr acpitable"),
     **rows(_NO_EFFECT, "-%", "add-fd debugcon seed realtime rotate portrait win2k-hack"),
 }
+
+_FLAGS: Final = (
+    *("enable-kvm", "nographic", "daemonize", "S", "s", "snapshot", "nodefaults", "usb"),
+    *("no-user-config", "nouserconfig", "no-acpi", "no-reboot", "no-shutdown", "no-hpet"),
+    *("no-fd-bootchk", "full-screen", "mem-prealloc", "only-migratable", "win2k-hack", "portrait"),
+)
+"""Options that nothing follows."""
 
 _BUSES: Final = {
     "virtio-blk": "virtio", "virtio-blk-pci": "virtio", "virtio-blk-device": "virtio",
@@ -202,6 +209,9 @@ class _Machine:
                 self.acpi = False
             case "snapshot":
                 self.snapshot = True
+            case "$":
+                why = "it may name disks, and only the shell knows"
+                self.missing.append(LeftOut(f"{words['']} of the command line", why))
             case "readconfig":
                 why = "the file that it names is not read: give its text as a definition, too"
                 self.missing.append(LeftOut("-readconfig", why))
@@ -234,6 +244,8 @@ class _Machine:
                 yield from self._disk(name, words, self.drives.get(words["drive"]), _BUSES[driver])
             elif driver in _NOT_MADE:
                 self.missing.append(LeftOut(f"disk {name}", _NOT_MADE[driver]))
+            elif "$" in driver:
+                self.missing.append(LeftOut(f"-device {driver}", "only the shell knows what it is"))
             elif driver in _REMOVABLE:
                 self.others.append(f"disk {name} is not tested: a removable medium")
             elif "drive" in words:
@@ -370,9 +382,14 @@ def _options(text: str) -> Iterator[tuple[str, Words]]:
             if option:
                 yield option, {}
             option = word.lstrip("-")
+            if option in _FLAGS:
+                yield option, {}
+                option = ""
         elif option:
             yield option, _words(word)
             option = ""
+        else:
+            yield "$" if "$" in word else "hda", {"": word}  # an image without an option is a disk
     if option:
         yield option, {}
 

@@ -112,6 +112,8 @@ def test_the_bus_is_that_of_the_device(device, bus, board) -> None:
         (("-wonder", "blue"), "command line: -wonder=blue", []),
         (("-device", "vfio-pci,host=01:00.0"), "-device vfio-pci", []),
         (("-readconfig", "more.cfg"), "", ["-readconfig"]),
+        (('"${disks[@]}"',), "", ["${disks[@]} of the command line"]),
+        (("-device", "$DEVICE"), "", ["-device $DEVICE"]),
         (("-device", "floppy-of-mine,drive=e"), "", ["disk e"]),
         (("-device", "vhost-user-blk-pci,chardev=c,id=u"), "", ["disk u"]),
         (("-drive", "file=b,if=virtio,format=raw,cache=$CACHE,id=e"), "", ["disk e"]),
@@ -130,6 +132,11 @@ def test_what_is_no_disk_of_ours_is_said(words, told, missing) -> None:
     assert disks == missing
     assert len(left_out) == bool(told)
     assert all(one.startswith(told) for one in left_out)
+
+
+def test_an_image_without_an_option_is_the_first_disk() -> None:
+    (disk,) = likeness_of("qemu-system-x86_64 -m 512 -nographic image.qcow2\n", None).disks
+    assert how(disk) == ("hda", "ide", "writeback", "threads", "qcow2")
 
 
 def test_with_snapshot_no_disk_keeps_anything() -> None:
