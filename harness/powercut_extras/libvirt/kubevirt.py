@@ -26,6 +26,7 @@ from powercut_extras.libvirt.translated import (
     TranslatedMachine,
     number_of,
     read_translated,
+    size_of,
 )
 
 _KINDS: Final = ("VirtualMachine", "VirtualMachineInstance")
@@ -214,8 +215,8 @@ def _disk(disk: Mapping[str, Any], kind: str, queues: int) -> TranslatedDisk:
         queues=queues,
         in_file=in_file,
         name=str(name),
-        logical=_size(blocks.get("logical")),
-        physical=_size(blocks.get("physical")),
+        logical=size_of(blocks.get("logical")),
+        physical=size_of(blocks.get("physical")),
     )
 
 
@@ -229,10 +230,6 @@ def _said(at: str, value: object) -> Iterator[tuple[str, str]]:
             yield from _said(at, inner)
     else:
         yield at, "" if value is None else str(value)
-
-
-def _size(value: object) -> int:
-    return value if isinstance(value, int) and 0 < value <= 1 << 21 else 0
 
 
 def _choice(

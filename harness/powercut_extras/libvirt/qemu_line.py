@@ -10,6 +10,7 @@ disk of which a word is a variable of the shell is left out.
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,7 @@ from powercut_extras.libvirt.translated import (
     TranslatedMachine,
     number_of,
     read_translated,
+    size_of,
 )
 
 _PROGRAM: Final = re.compile(
@@ -85,14 +87,14 @@ _PAST: Final = Meaning(Fate.LEFT_OUT, "properties that are set for devices of a 
 
 OPTION: Final = {
     **rows(_CARRIED, "-%", "drive blockdev device hda hdb hdc hdd machine M name smp cpu object"),
-    **rows(_CARRIED, "-%", "snapshot cdrom no-acpi readconfig $"),
+    **rows(_CARRIED, "-%", "snapshot cdrom no-acpi readconfig $ sd mtdblock"),
     **rows(_PAST, "-%", "global set"),
     **rows(
         _NO_EFFECT, "-%", "m accel enable-kvm display nographic vnc spice vga daemonize pidfile"
     ),
     **rows(_NO_EFFECT, "-%", "serial parallel monitor qmp qmp-pretty chardev mon msg D d trace"),
     **rows(_NO_EFFECT, "-%", "net netdev nic uuid boot kernel initrd append dtb bios pflash fda"),
-    **rows(_NO_EFFECT, "-%", "fdb usb usbdevice k rtc no-reboot no-shutdown action smbios sandbox"),
+    **rows(_NO_EFFECT, "-%", "fdb usb k rtc no-reboot no-shutdown action smbios sandbox"),
     **rows(
         _NO_EFFECT, "-%", "runas run-with chroot nodefaults no-user-config nouserconfig S gdb s"
     ),
@@ -111,6 +113,11 @@ _FLAGS: Final = (
 )
 """Options that nothing follows."""
 
+_UNREAD: Final = {
+    "readconfig": "the file that it names is not read: give its text as a definition, too",
+    "sd": "powercut has no guest with such a disk",
+    "mtdblock": "powercut has no guest with such a disk",
+}
 _BUSES: Final = {
     "virtio-blk": "virtio", "virtio-blk-pci": "virtio", "virtio-blk-device": "virtio",
     "virtio-blk-pci-non-transitional": "virtio", "virtio-blk-pci-transitional": "virtio",
@@ -134,6 +141,7 @@ _BESIDE: Final = (
     "usb-host",
     "usb-mtp",
 )
+_LEGACY: Final = ("-transitional", "ide-drive", "scsi-disk")
 _REMOVABLE: Final = ("scsi-cd", "ide-cd", "floppy", "isa-fdc", "cfi.pflash01")
 _FILES: Final = ("file", "host_device", "raw")
 _CACHES: Final = {  # write cache, O_DIRECT
@@ -191,7 +199,7 @@ class _Machine:
         match option:
             case "drive" | "blockdev":
                 key = words.get("id") or words.get("node-name") or f"drive{len(self.drives)}"
-                self.drives[key] = words
+                self.drives[key] = {"if": "none", **words} if option == "blockdev" else words
             case "hda" | "hdb" | "hdc" | "hdd":
                 self.drives[option] = {"if": "ide", "file": words.get("", "")}
             case "device":
@@ -202,19 +210,19 @@ class _Machine:
             case "name":
                 self.name = words.get("guest") or words.get("", self.name)
             case "smp":
-                self.vcpus = number_of(words.get("cpus") or words.get("", "1"))
+                parts = (words.get(key, "1") for key in ("sockets", "dies", "cores", "threads"))
+                whole = math.prod(map(number_of, parts))
+                self.vcpus = number_of(words.get("cpus") or words.get(""), whole)
             case "cpu":
                 self.cpu = words.get("", "")
-            case "no-acpi":
-                self.acpi = False
-            case "snapshot":
-                self.snapshot = True
+            case "no-acpi" | "snapshot":
+                self.acpi &= option != "no-acpi"
+                self.snapshot |= option == "snapshot"
             case "$":
                 why = "it may name disks, and only the shell knows"
                 self.missing.append(LeftOut(f"{words['']} of the command line", why))
-            case "readconfig":
-                why = "the file that it names is not read: give its text as a definition, too"
-                self.missing.append(LeftOut("-readconfig", why))
+            case "readconfig" | "sd" | "mtdblock":
+                self.missing.append(LeftOut(f"-{option}", _UNREAD[option]))
 
     def translated(self) -> TranslatedMachine:
         """The machine.  Raises UsageError if there is none with a disk."""
@@ -240,6 +248,8 @@ class _Machine:
         for words in self.devices:
             driver = words.get("driver") or words.get("", "")
             name = words.get("id") or words.get("drive") or driver
+            if driver.endswith(_LEGACY):
+                self.left_out.append(LeftOut(f"-device {driver}", "as older guests know it"))
             if driver in _BUSES and "drive" in words:
                 yield from self._disk(name, words, self.drives.get(words["drive"]), _BUSES[driver])
             elif driver in _NOT_MADE:
@@ -255,8 +265,6 @@ class _Machine:
                 self.left_out.append(LeftOut(f"-device {driver}", why))
         for key, words in self.drives.items():
             if key not in attached and words.get("if", "ide") not in ("none", "pflash", "floppy"):
-                if "driver" in words and "if" not in words:
-                    continue  # a node of -blockdev, which lies below another or is unused
                 yield from self._disk(key, {}, words, words.get("if", "ide"))
 
     def _disk(
@@ -303,8 +311,8 @@ class _Machine:
             in_file=not path.startswith("/dev/"),
             name=name,
             alone=bool(controller),
-            logical=number_of(device.get("logical_block_size", "0"), 0),
-            physical=number_of(device.get("physical_block_size", "0"), 0),
+            logical=size_of(device.get("logical_block_size")),
+            physical=size_of(device.get("physical_block_size")),
         )
 
     def _why_not(self, drive: Words, device: Words, bus: str) -> str:

@@ -18,8 +18,9 @@ LARGEST: Final = 1 << 20
 """Characters of a definition."""
 
 DISKS_MAX: Final = 26
+_BLOCK_MAX: Final = 1 << 21
 _PREFIXES: Final = {"virtio": "vd", "ide": "hd", "nvme": "nvme"}
-_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,50}")
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,13 @@ def _add(
         ET.SubElement(element, "blockio", blocks)
     if controller:
         ET.SubElement(element, "address", type="drive", controller=str(controller))
+
+
+def size_of(said: object) -> int:
+    """Bytes of a block, as text or number; 0 for what is none."""
+    text = str(said)
+    size = int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
+    return size if size <= _BLOCK_MAX else 0
 
 
 def number_of(said: object, usual: int = 1) -> int:

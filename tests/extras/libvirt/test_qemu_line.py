@@ -9,7 +9,7 @@ from definitions_given import BLOCKDEVS, LINE
 from powercut.model.errors import UsageError
 from powercut.scenario.likeness import DiskLikeness
 from powercut_extras.libvirt.definition import read_kept
-from powercut_extras.libvirt.likeness import likeness_of
+from powercut_extras.libvirt.likeness import likeness, likeness_of
 
 SECTIONS = """\
 [drive "d"]
@@ -114,6 +114,8 @@ def test_the_bus_is_that_of_the_device(device, bus, board) -> None:
         (("-readconfig", "more.cfg"), "", ["-readconfig"]),
         (('"${disks[@]}"',), "", ["${disks[@]} of the command line"]),
         (("-device", "$DEVICE"), "", ["-device $DEVICE"]),
+        (("-sd", "card.img"), "", ["-sd"]),
+        (("-usbdevice", "disk:a"), "command line: -usbdevice", []),
         (("-device", "floppy-of-mine,drive=e"), "", ["disk e"]),
         (("-device", "vhost-user-blk-pci,chardev=c,id=u"), "", ["disk u"]),
         (("-drive", "file=b,if=virtio,format=raw,cache=$CACHE,id=e"), "", ["disk e"]),
@@ -132,6 +134,28 @@ def test_what_is_no_disk_of_ours_is_said(words, told, missing) -> None:
     assert disks == missing
     assert len(left_out) == bool(told)
     assert all(one.startswith(told) for one in left_out)
+
+
+def test_blocks_and_processors_are_carried_over() -> None:
+    device = "nvme,drive=d,logical_block_size=4096,physical_block_size=4096"
+    found = likeness(None, line("-smp sockets=2,cores=3", ONE, "-device", device), None)
+    (disk,) = found.disks
+    assert disk.settings["cpus"] == 6
+    assert [one.what for one in found.left_out if "blockio" in one.what] == [
+        "disk d: blockio logical_block_size=4096",
+        "disk d: blockio physical_block_size=4096",
+    ]
+    device = device.replace("nvme", "virtio-blk-pci")
+    (disk,) = likeness_of(line(ONE, "-device", device), None).disks
+    blocks = read_kept(str(disk.settings["like"])).disk.find("blockio")
+    assert blocks is not None
+    assert blocks.get("logical_block_size") == "4096"
+
+
+def test_a_drive_that_says_its_driver_is_a_disk_all_the_same() -> None:
+    words = "-drive driver=qcow2,file.driver=file,file.filename=a.img,id=x"
+    (disk,) = likeness_of(line(words), None).disks
+    assert how(disk) == ("x", "ide", "writeback", "threads", "qcow2")
 
 
 def test_an_image_without_an_option_is_the_first_disk() -> None:
