@@ -78,6 +78,8 @@ def judge_files(
     if order.reason and not (run.path / FILES).exists():
         return found
     found = FilesTried(portable=order.portable, recording=FILES)
+    if again and not run.ended and not (run.path / FILES).exists():  # of a bundle, or broken off
+        return found.model_copy(update={"reason": "their recording is not in this folder"})
     steps = _Steps(CaptureDir(run.path / FILES), plan, earlier, not again, heard)
     try:
         for known in steps.results(found):

@@ -194,6 +194,13 @@ def test_a_store_that_its_file_system_saves_is_safe_there_and_its_missing_sync_i
     (run.path / FILES).rename(tmp_path / "elsewhere")
     with pytest.raises(DamagedRecording, match="files"):
         verify(run.path)
+    verdict = (run.path / "verdict.json").rename(tmp_path / "verdict.json")
+    part = verify(run.path)  # as what a bundle of its disk unpacks to
+    assert (part.verdict, files_of(part).reason) == (
+        Verdict.INCONCLUSIVE,
+        "their recording is not in this folder",
+    )
+    verdict.rename(run.path / "verdict.json")
     environment = run.read_environment()
     run.write_environment({key: said for key, said in environment.items() if key != FILES})
     with pytest.raises(DamagedRecording, match=r"environment\.json: files"):
