@@ -19,7 +19,7 @@ from powercut.recover.uml.boot import unavailable
 from powercut.report.junit import junit_xml
 from powercut.report.publish import write_reports
 from powercut.report.terminal.table import print_run
-from powercut.scenario.load import Scenario, expand
+from powercut.scenario.load import Scenario, expand, load_scenario
 from powercut.scenario.program_text import RecordOptions
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.files_tried import FILES, FilesTried
@@ -67,7 +67,7 @@ elif os.path.exists(f"{{folder}}/store"):
 """
 
 
-def tried(folder: Path, synced: str, *, portable: bool = False, budget: str = "64") -> RunResult:
+def tried(folder: Path, synced: str, *, portable: bool = False, budget: str = "32") -> RunResult:
     """What comes of a store that syncs these paths after its rename."""
     program = folder / "store"
     program.write_text(STORE.format(synced=synced, left_out="something"))
@@ -191,20 +191,23 @@ def test_a_store_that_its_file_system_saves_is_safe_there_and_its_missing_sync_i
     assert 'href="files/report.html"' in page
     assert "POSIX alone allows a loss" in page
 
+    def judged_again() -> FilesTried | None:
+        plan = expand(load_scenario(run.scenario_copy), seed=5)
+        return judge_files(run, plan, run.read_environment(), again=True)
+
     (run.path / FILES).rename(tmp_path / "elsewhere")
     with pytest.raises(DamagedRecording, match="files"):
-        verify(run.path)
+        judged_again()
     verdict = (run.path / "verdict.json").rename(tmp_path / "verdict.json")
-    part = verify(run.path)  # as what a bundle of its disk unpacks to
-    assert (part.verdict, files_of(part).reason) == (
-        Verdict.INCONCLUSIVE,
-        "their recording is not in this folder",
-    )
+    part = judged_again()  # as of what a bundle of its disk unpacks to
+    assert part is not None
+    assert part.counted == (Verdict.INCONCLUSIVE,)
+    assert part.reason == "their recording is not in this folder"
     verdict.rename(run.path / "verdict.json")
     environment = run.read_environment()
     run.write_environment({key: said for key, said in environment.items() if key != FILES})
     with pytest.raises(DamagedRecording, match=r"environment\.json: files"):
-        verify(run.path)
+        judged_again()
 
 
 def but_for_times(before: FilesTried, now: FilesTried) -> FilesTried:
