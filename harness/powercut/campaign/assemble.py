@@ -61,11 +61,6 @@ Known = dict[str, Outcome]
 """Outcomes by `same_run`."""
 
 
-def worst_of(trials: Sequence[TrialResult]) -> Verdict:
-    """What trials add up to before anybody looks at their controls."""
-    return Verdict.worst(trial.verdict for trial in trials)
-
-
 def vouched_for(trials: Sequence[TrialResult]) -> Verdict:
     """The verdict that controls are to vouch for: that of the trials of which something is known.
 
@@ -127,7 +122,7 @@ def _cell_result(
     directory: ResultDir,
     options: Sequence[str],
 ) -> CellResult:
-    own = worst_of(trials)
+    own = Verdict.worst(trial.verdict for trial in trials)
     wanted = controls_for(cell.parameters, vouched_for(trials))
     controls = [_control_result(control, known) for control in wanted]
     verdict, reasons = with_controls(own, controls)

@@ -63,7 +63,8 @@ def judge_files(
     it raises ends the work.  Raises DamagedRecording, of the recording itself only with `again`.
     """
     earlier = run.read_verdict().files if again and run.ended else None
-    if not (FILES in environment or earlier is not None or (run.path / FILES).exists()):
+    there = (run.path / FILES).exists()
+    if not (FILES in environment or earlier is not None or there):
         return None
     try:
         order = FilesOrder.model_validate(environment.get(FILES))
@@ -75,10 +76,10 @@ def judge_files(
             f"{run.scenario_copy.name} has another work"
         )
     found = FilesTried(portable=order.portable, reason=order.reason)
-    if order.reason and not (run.path / FILES).exists():
+    if order.reason and not there:
         return found
     found = FilesTried(portable=order.portable, recording=FILES)
-    if again and not run.ended and not (run.path / FILES).exists():  # of a bundle, or broken off
+    if again and not run.ended and not there:  # of a bundle, or broken off
         return found.model_copy(update={"reason": "their recording is not in this folder"})
     steps = _Steps(CaptureDir(run.path / FILES), plan, earlier, not again, heard)
     try:

@@ -61,11 +61,7 @@ def check_wal(
     attempted = history.attempted if attempted is None else attempted
     required = required_after(history, layout, attempted)
     if not history.acked:
-        findings.append(
-            Finding.unknown(
-                "nothing had been acknowledged, so nothing could be lost",
-            )
-        )
+        findings.append(Finding.unknown("nothing had been acknowledged, so nothing could be lost"))
     return findings + check_log(required, attempted, observation, layout)
 
 

@@ -372,9 +372,7 @@ def _itself(state: CrashState) -> CrashState:
 
 
 def _not_compared(seen: Observation) -> Finding:
-    return Finding.unknown(
-        f"the raw engine was not compared with the log reader: {seen.failure}",
-    )
+    return Finding.unknown(f"the raw engine was not compared with the log reader: {seen.failure}")
 
 
 def _disagreement(what: str) -> Finding:

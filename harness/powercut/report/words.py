@@ -26,6 +26,12 @@ SHOWN_RANGES = 3
 
 _SECTOR: Final = 512
 
+STYLES: Final = {
+    Verdict.SAFE: "green",
+    Verdict.SURVIVED: "cyan",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.LOSSY: "red",
+}
 _MARKS = {
     Verdict.SAFE: "✓",
     Verdict.SURVIVED: "~",

@@ -269,11 +269,7 @@ def check_exposure(
             )
         )
     elif not timeline_complete:
-        findings.append(
-            Finding.unknown(
-                "the disk log was not closed properly: its end is missing",
-            )
-        )
+        findings.append(Finding.unknown("the disk log was not closed properly: its end is missing"))
     return findings
 
 

@@ -13,7 +13,6 @@ from rich.text import Text
 
 from powercut.paths import command
 from powercut.report import words
-from powercut.report.terminal.table import STYLES
 from powercut_extras.audit.stored_syncs import (
     NEITHER,
     Noticed,
@@ -37,7 +36,8 @@ def print_sync_mutants(console: Console, result: SyncMutants) -> None:
         end="", markup=False, highlight=False,
     )  # fmt: skip
     console.print(
-        Text(f"{words.mark(result.verdict)} {result.verdict.name}", STYLES[result.verdict]), end=""
+        Text(f"{words.mark(result.verdict)} {result.verdict.name}", words.STYLES[result.verdict]),
+        end="",
     )
     acked = words.count(result.acknowledged, "operation")
     states = words.count(result.states, "state")

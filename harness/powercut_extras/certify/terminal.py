@@ -31,7 +31,6 @@ from powercut.model.events import (
 )
 from powercut.model.verdict import Verdict
 from powercut.report import words
-from powercut.report.terminal.table import STYLES
 from powercut_extras.certify.certificate import Certificate, CertifiedCell
 from powercut_extras.certify.certified import about, in_brief, untested
 from powercut_extras.certify.comparison import Comparison
@@ -118,9 +117,9 @@ class CertifyView(ResourceOwner):
         if not event.as_expected:
             kind = "control " if event.control else ""
             self._console.print(
-                f"  [{STYLES[event.verdict]}]{words.mark(event.verdict)} {event.verdict.name}[/], "
-                f"not as expected: {kind}{escape(event.cell)} #{event.trial}: "
-                f"{event.acked:,} acknowledged, {event.lost:,} lost",
+                f"  [{words.STYLES[event.verdict]}]{words.mark(event.verdict)} "
+                f"{event.verdict.name}[/], not as expected: {kind}{escape(event.cell)} "
+                f"#{event.trial}: {event.acked:,} acknowledged, {event.lost:,} lost",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -186,7 +185,8 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for change in comparison.changed:
         line = Text()
         for verdict, arrow in ((change.before.verdict, " → "), (change.after.verdict, "  ")):
-            line.append(f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]).append(arrow)
+            line.append(f"{words.mark(verdict)} {verdict.name}", words.STYLES[verdict])
+            line.append(arrow)
         worse = max((change.before, change.after), key=lambda cell: cell.verdict)
         line.append(f"{change.after.scenario}: {change.after.cell}\n    {worse.explanation}")
         console.print(line, soft_wrap=True)
@@ -234,7 +234,7 @@ def _cells_table(cells: Sequence[CertifiedCell], *, expects: bool) -> Table:
     for cell in cells:
         table.add_row(
             escape(f"{cell.scenario}: {cell.cell}"),
-            Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", STYLES[cell.verdict]),
+            Text(f"{words.mark(cell.verdict)} {cell.verdict.name}", words.STYLES[cell.verdict]),
             *([_expected(cell)] if expects else []),
             f"{cell.cuts:,}",
             f"{cell.acked:,}",
@@ -251,7 +251,7 @@ def _left_out(certificate: Certificate) -> Iterable[Text]:
     """What of a machine's definition was not tested."""
     if (of := certificate.definition) is None:
         return
-    style = STYLES[Verdict.INCONCLUSIVE]
+    style = words.STYLES[Verdict.INCONCLUSIVE]
     for one in of.disks_left_out:
         yield Text.assemble((f"NOT TESTED {one.what}: ", style), one.why)
     for one in of.left_out:
@@ -291,7 +291,7 @@ def _not_safe(cells: Sequence[CertifiedCell], *, expects: bool) -> Iterable[Text
             groups.setdefault((cell.verdict, cell.cause or cell.explanation), []).append(cell)
     for (verdict, cause), members in groups.items():
         yield Text.assemble(
-            (f"{words.mark(verdict)} {verdict.name}", STYLES[verdict]),
+            (f"{words.mark(verdict)} {verdict.name}", words.STYLES[verdict]),
             f" {words.count(len(members), 'cell')}: ",
             cause,
         )
@@ -315,7 +315,8 @@ def _bottom_line(certificate: Certificate) -> Text:
     if (of := certificate.definition) is not None:
         worst = max(cell.verdict for cell in certificate.cells)
         worst = max(worst, Verdict.INCONCLUSIVE) if of.disks_left_out else worst
-        return Text(f"{words.mark(worst)} {of.machine}: {worst.name}. {spent}.", STYLES[worst])
+        told = f"{words.mark(worst)} {of.machine}: {worst.name}. {spent}."
+        return Text(told, words.STYLES[worst])
     if certificate.as_expected:
         return Text(f"All as expected. {spent}.", "bold green")
     wrong = sum(not cell.as_expected for cell in certificate.cells)

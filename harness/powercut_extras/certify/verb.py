@@ -244,8 +244,8 @@ def _publish(console: Console, done: Certified, key: Path | None, json_file: Pat
 def _status(done: Certified) -> int:
     """As `powercut run`: 0 all as expected, 1 a verdict differs, 3 one is unknown, or a disk."""
     from powercut.model.verdict import Verdict
+    from powercut.store.results import exit_status
 
-    cells = done.certificate.cells
-    if any(not cell.as_expected and cell.verdict is not Verdict.INCONCLUSIVE for cell in cells):
-        return 1
-    return 0 if done.certificate.as_expected else 3
+    outcomes = [(cell.verdict, cell.as_expected) for cell in done.certificate.cells]
+    outcomes += [(Verdict.INCONCLUSIVE, False) for _ in done.certificate.untested_disks]
+    return exit_status(outcomes)

@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from powercut_extras.libvirt.meaning import Fate, Meaning, rows
-
-_CARRIED: Final = Meaning(Fate.CARRIED, "")
-_DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
+from powercut_extras.libvirt.meaning import (
+    CARRIED,
+    DECIDES,
+    SLOWED,
+    Fate,
+    Meaning,
+    rows,
+)
 
 
 def _no_effect(why: str) -> Meaning:
@@ -30,7 +34,6 @@ _PLACE: Final = _no_effect("where the data lies: a disk of powercut's stands in 
 _REACHED: Final = _no_effect("how the storage is reached, and what happens where it cannot be")
 _TOLD: Final = _no_effect("what the guest is told of the device, or where it sits")
 _CIPHER: Final = _left_out("a layer that encrypts stands between the guest and the image")
-_SLOWED: Final = _left_out("requests are held back; here none is")
 _QCOW2: Final = _left_out("how QEMU keeps an image's own tables; here it is as usual")
 _THREADS: Final = _left_out("queues are spread over several I/O threads; here one serves all")
 
@@ -45,8 +48,8 @@ CONTROLLED: Final = (
 _SCSI: Final = "the guest's SCSI commands reach the host's device"
 
 DISK: Final = {
-    **rows(_DECIDES, "disk%", "@type @device"),
-    "disk": _CARRIED,
+    **rows(DECIDES, "disk%", "@type @device"),
+    "disk": CARRIED,
     "disk@model": _left_out("the device as older guests know it", "virtio"),
     "disk@rawio": _left_out(_SCSI, "no"),
     "disk@sgio": _left_out(_SCSI, "filtered"),
@@ -65,33 +68,33 @@ DISK: Final = {
     "disk/backingStore": Meaning(Fate.CARRIED, "without anything in it: there is none"),
     "disk/backingStore/*": _left_out("the image lies over another; here it begins empty"),
     "disk/mirror/*": _left_out("a job of QEMU's writes to a second image at the same time"),
-    "disk/driver": _CARRIED,
+    "disk/driver": CARRIED,
     "disk/driver@name": _left_out("another hypervisor's driver", "qemu"),
-    **rows(_CARRIED, "disk/driver@%", "type cache io discard detect_zeroes copy_on_read"),
-    **rows(_CARRIED, "disk/driver@%", "iothread queues queue_size ioeventfd event_idx"),
-    **rows(_CARRIED, "disk/driver@%", "packed iommu ats page_per_vq"),
+    **rows(CARRIED, "disk/driver@%", "type cache io discard detect_zeroes copy_on_read"),
+    **rows(CARRIED, "disk/driver@%", "iothread queues queue_size ioeventfd event_idx"),
+    **rows(CARRIED, "disk/driver@%", "packed iommu ats page_per_vq"),
     "disk/driver@error_policy": _left_out("what a failed write does to the guest", "report"),
     "disk/driver@rerror_policy": _left_out("what a failed read does to the guest", "report"),
     **rows(_QCOW2, "disk/driver%", "@discard_no_unref /metadata_cache/*"),
     "disk/driver/iothreads/*": _THREADS,
     "disk/driver/statistics/*": _no_effect("what QEMU counts"),
-    "disk/target": _CARRIED,
-    **rows(_CARRIED, "disk/target@%", "dev bus"),
+    "disk/target": CARRIED,
+    **rows(CARRIED, "disk/target@%", "dev bus"),
     **rows(_TOLD, "disk/target@%", "tray removable rotation_rate"),
     "disk/target@dpofua": _left_out("whether a SCSI disk knows FUA: machine.bus has both", "off"),
-    "disk/blockio": _CARRIED,
-    **rows(_CARRIED, "disk/blockio@%", *BLOCKS),
+    "disk/blockio": CARRIED,
+    **rows(CARRIED, "disk/blockio@%", *BLOCKS),
     "disk/shareable": _left_out("other machines may write to it at the same time"),
-    **rows(_SLOWED, "disk/%/*", "iotune throttlefilters"),
-    **rows(_DECIDES, "disk/%", "readonly transient transient@shareBacking"),
+    **rows(SLOWED, "disk/%/*", "iotune throttlefilters"),
+    **rows(DECIDES, "disk/%", "readonly transient transient@shareBacking"),
     **rows(_TOLD, "disk/%/*", "geometry boot serial wwn vendor product alias address"),
     **rows(_TOLD, "disk/%/*", "acpi auth privateData backenddomain"),
 }
 
 CONTROLLER: Final = {
-    **rows(_CARRIED, "controller%", "@type @index @model /driver"),
-    "controller": _CARRIED,
-    **rows(_CARRIED, "controller/driver@%", *CONTROLLED),
+    **rows(CARRIED, "controller%", "@type @index @model /driver"),
+    "controller": CARRIED,
+    **rows(CARRIED, "controller/driver@%", *CONTROLLED),
     "controller/driver/iothreads/*": _THREADS,
     **rows(_TOLD, "controller@%", "ports vectors maxGrantFrames maxEventChannels"),
     **rows(_TOLD, "controller/%/*", "master target model pcihole64 address alias acpi serial"),

@@ -19,7 +19,16 @@ from typing import Any, Final
 from powercut.model.errors import UsageError
 from powercut.scenario.likeness import LeftOut, Likeness
 from powercut.scenario.yaml_file import parse_yaml
-from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, rows
+from powercut_extras.libvirt.meaning import (
+    BESIDE,
+    CARRIED,
+    DECIDES,
+    ELSEWHERE,
+    Fate,
+    Meaning,
+    left_out,
+    rows,
+)
 from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
@@ -46,18 +55,14 @@ _DIFFERS: Final = (
     "io, a claim is taken for a block device (io native with cache none)",
 )
 
-_CARRIED: Final = Meaning(Fate.CARRIED, "")
-_DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
 _TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told of the disk, or where it sits")
-_ELSEWHERE: Final = Meaning(Fate.NO_EFFECT, "no part of the way to a disk")
 _POOL: Final = Meaning(Fate.LEFT_OUT, "a pool of I/O threads; here a disk has one at most")
-_BESIDE: Final = Meaning(Fate.LEFT_OUT, "what is on it is not covered, if it is storage")
 _DEFAULTS: Final = Meaning(Fate.LEFT_OUT, "may set bus, cache and io where the disks do not")
 
 DISK: Final = {
-    **rows(_CARRIED, "disk/%", "name cache io dedicatedIOThread disk/bus"),
-    "disk/disk/readonly": _DECIDES,
-    **rows(_CARRIED, "disk/%", "blockSize/custom/logical blockSize/custom/physical"),
+    **rows(CARRIED, "disk/%", "name cache io dedicatedIOThread disk/bus"),
+    "disk/disk/readonly": DECIDES,
+    **rows(CARRIED, "disk/%", "blockSize/custom/logical blockSize/custom/physical"),
     "disk/blockSize/matchVolume/*": Meaning(Fate.LEFT_OUT, "blocks as large as the volume's"),
     **rows(_TOLD, "disk/%/*", "bootOrder serial tag disk/pciAddress"),
     "disk/shareable": Meaning(
@@ -69,19 +74,19 @@ DISK: Final = {
 """Below an item of `disks`."""
 
 DOMAIN: Final = {
-    **rows(_CARRIED, "domain/%/*", "cpu machine devices/disks devices/blockMultiQueue"),
+    **rows(CARRIED, "domain/%/*", "cpu machine devices/disks devices/blockMultiQueue"),
     "domain/ioThreadsPolicy": Meaning(_POOL.fate, _POOL.why, ("shared", "auto")),
     "domain/ioThreads/*": _POOL,
-    **rows(_BESIDE, "domain/devices/%/*", "hostDevices filesystems"),
-    **rows(_ELSEWHERE, "domain/%/*", "resources memory clock chassis firmware features"),
-    **rows(_ELSEWHERE, "domain/%/*", "launchSecurity"),
-    **rows(_ELSEWHERE, "domain/devices/%/*", "interfaces networkInterfaceMultiqueue gpus inputs"),
-    **rows(_ELSEWHERE, "domain/devices/%/*", "rng watchdog autoattachGraphicsDevice tpm sound"),
-    **rows(_ELSEWHERE, "domain/devices/%/*", "autoattachInputDevice autoattachMemBalloon video"),
-    **rows(_ELSEWHERE, "domain/devices/%/*", "autoattachPodInterface autoattachSerialConsole"),
-    **rows(_ELSEWHERE, "domain/devices/%/*", "autoattachVSOCK clientPassthrough disableHotplug"),
+    **rows(BESIDE, "domain/devices/%/*", "hostDevices filesystems"),
+    **rows(ELSEWHERE, "domain/%/*", "resources memory clock chassis firmware features"),
+    **rows(ELSEWHERE, "domain/%/*", "launchSecurity"),
+    **rows(ELSEWHERE, "domain/devices/%/*", "interfaces networkInterfaceMultiqueue gpus inputs"),
+    **rows(ELSEWHERE, "domain/devices/%/*", "rng watchdog autoattachGraphicsDevice tpm sound"),
+    **rows(ELSEWHERE, "domain/devices/%/*", "autoattachInputDevice autoattachMemBalloon video"),
+    **rows(ELSEWHERE, "domain/devices/%/*", "autoattachPodInterface autoattachSerialConsole"),
+    **rows(ELSEWHERE, "domain/devices/%/*", "autoattachVSOCK clientPassthrough disableHotplug"),
     **rows(
-        _ELSEWHERE, "domain/devices/%/*", "downwardMetrics logSerialConsole useVirtioTransitional"
+        ELSEWHERE, "domain/devices/%/*", "downwardMetrics logSerialConsole useVirtioTransitional"
     ),
     "spec/instancetype/*": Meaning(Fate.LEFT_OUT, "may set I/O threads and processors"),
     "spec/preference/*": _DEFAULTS,

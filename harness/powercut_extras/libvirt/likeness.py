@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Callable
 from typing import Final
 
 from powercut.model.errors import HostError, UsageError
@@ -35,17 +36,23 @@ def likeness(name: str | None, definition: str | None, connect: str | None) -> L
 def likeness_of(definition: str, connect: str | None) -> Likeness:
     """Of a domain's XML, of a machine of oVirt, KubeVirt or Proxmox VE, or of a command line of
     QEMU's.  Raises UsageError for what is none of these."""
+    try:
+        return _reader_of(definition)(definition, connect)
+    except RecursionError:
+        raise UsageError("this definition of a machine is nested too deeply") from None
+
+
+def _reader_of(definition: str) -> Callable[[str, str | None], Likeness]:
     if definition.lstrip().startswith("<"):
-        read = read_ovirt if is_ovf(definition) else read_likeness
-        return read(definition, connect)
+        return read_ovirt if is_ovf(definition) else read_likeness
     if is_kubevirt(definition):
-        return read_kubevirt(definition, connect)
+        return read_kubevirt
     if (near := next((one for one in _NEAR if re.search(one[0], definition)), None)) is not None:
         raise UsageError(f"this is {near[1]}, which is not read: {_READ}", hint=near[2])
     if is_qemu_line(definition):
-        return read_qemu_line(definition, connect)
+        return read_qemu_line
     if is_proxmox(definition):
-        return read_proxmox(definition, connect)
+        return read_proxmox
     raise UsageError(f"this is no definition of a machine that is read: {_READ}")
 
 

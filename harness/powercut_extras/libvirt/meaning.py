@@ -54,6 +54,14 @@ def rows(meaning: Meaning, pattern: str, *words: str) -> dict[str, Meaning]:
 
 UNKNOWN = Meaning(Fate.LEFT_OUT, "powercut does not know what it means")
 
+# What several formats have.
+CARRIED: Final = Meaning(Fate.CARRIED, "")
+DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
+SLOWED: Final = Meaning(Fate.LEFT_OUT, "requests are held back; here none is")
+ERRORS: Final = Meaning(Fate.LEFT_OUT, "what a failed request does to the guest", ("report",))
+ELSEWHERE: Final = Meaning(Fate.NO_EFFECT, "no part of the way to a disk")
+BESIDE: Final = Meaning(Fate.LEFT_OUT, "what is on it is not covered, if it is storage")
+
 
 def meaning_of(table: Table, path: str) -> Meaning:
     """The row of the longest path; `UNKNOWN` without one."""

@@ -15,7 +15,14 @@ from xml.etree import ElementTree as ET
 
 from powercut.model.errors import UsageError
 from powercut.scenario.likeness import LeftOut, Likeness
-from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, rows
+from powercut_extras.libvirt.meaning import (
+    CARRIED,
+    DECIDES,
+    Fate,
+    Meaning,
+    left_out,
+    rows,
+)
 from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
@@ -40,11 +47,11 @@ _DIFFERS: Final = (
 _TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told, or what oVirt does with the disk")
 DISK: Final = {
     **rows(
-        Meaning(Fate.CARRIED, ""),
+        CARRIED,
         "disk/%",
         "disk-interface volume-format volume-type pass-discard",
     ),
-    "disk/read-only": Meaning(Fate.CARRIED, "decides whether the disk is tested"),
+    "disk/read-only": DECIDES,
     **rows(_TOLD, "disk/%", "diskId size actual_size vm_snapshot_id parentRef fileRef format"),
     **rows(_TOLD, "disk/%", "boot disk-alias disk-description wipe-after-delete description"),
     **rows(_TOLD, "disk/%", "disk_storage_type cinder_volume_type incremental-backup capacity"),

@@ -15,7 +15,18 @@ from typing import Final
 
 from powercut.model.errors import UsageError
 from powercut.scenario.likeness import LeftOut, Likeness
-from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, rows
+from powercut_extras.libvirt.meaning import (
+    BESIDE,
+    CARRIED,
+    DECIDES,
+    ELSEWHERE,
+    ERRORS,
+    SLOWED,
+    Fate,
+    Meaning,
+    left_out,
+    rows,
+)
 from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
@@ -29,47 +40,39 @@ _DISK: Final = re.compile(r"(virtio|scsi|sata|ide)(\d+)")
 _SCSI: Final = {"virtio-scsi-pci": "virtio-scsi", "virtio-scsi-single": "virtio-scsi"}
 _DIFFERS: Final = "QEMU: Proxmox has a build of its own; this host's is used"
 
-_CARRIED: Final = Meaning(Fate.CARRIED, "")
-_DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
 _TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told of the disk")
 _KEPT: Final = Meaning(Fate.NO_EFFECT, "what Proxmox itself does with the volume, and when")
-_SLOWED: Final = Meaning(Fate.LEFT_OUT, "requests are held back; here none is")
-_ERRORS: Final = Meaning(Fate.LEFT_OUT, "what a failed request does to the guest", ("report",))
-_BESIDE: Final = Meaning(Fate.LEFT_OUT, "what is on it is not covered, if it is storage")
-_ELSEWHERE: Final = Meaning(Fate.NO_EFFECT, "no part of the way to a disk")
 
 DISK: Final = {
-    **rows(_CARRIED, "disk/%", "file cache aio discard detect_zeroes format iothread queues"),
-    **rows(_DECIDES, "disk/%", "media ro snapshot"),
+    **rows(CARRIED, "disk/%", "file cache aio discard detect_zeroes format iothread queues"),
+    **rows(DECIDES, "disk/%", "media ro snapshot"),
     **rows(_TOLD, "disk/%", "size serial wwn model ssd cyls heads secs trans product vendor"),
     **rows(_KEPT, "disk/%", "backup replicate import-from"),
     "disk/shared": Meaning(Fate.NO_EFFECT, "that the volume is on all nodes"),
-    **rows(_ERRORS, "disk/%", "rerror werror"),
+    **rows(ERRORS, "disk/%", "rerror werror"),
     "disk/scsiblock": Meaning(Fate.LEFT_OUT, "the guest's SCSI commands reach the host", ("0",)),
-    **rows(_SLOWED, "disk/%", "bps bps_rd bps_wr iops iops_rd iops_wr mbps mbps_rd mbps_wr"),
-    **rows(_SLOWED, "disk/%", "bps_max_length bps_rd_max_length bps_wr_max_length"),
-    **rows(_SLOWED, "disk/%", "iops_max iops_rd_max iops_wr_max mbps_max mbps_rd_max mbps_wr_max"),
-    **rows(_SLOWED, "disk/%", "iops_max_length iops_rd_max_length iops_wr_max_length"),
+    **rows(SLOWED, "disk/%", "bps bps_rd bps_wr iops iops_rd iops_wr mbps mbps_rd mbps_wr"),
+    **rows(SLOWED, "disk/%", "bps_max_length bps_rd_max_length bps_wr_max_length"),
+    **rows(SLOWED, "disk/%", "iops_max iops_rd_max iops_wr_max mbps_max mbps_rd_max mbps_wr_max"),
+    **rows(SLOWED, "disk/%", "iops_max_length iops_rd_max_length iops_wr_max_length"),
 }
 """Options of a disk."""
 
 MACHINE: Final = {
-    **rows(_CARRIED, "vm/%", "name cores sockets machine acpi scsihw virtio scsi sata ide"),
+    **rows(CARRIED, "vm/%", "name cores sockets machine acpi scsihw virtio scsi sata ide"),
     "vm/args": Meaning(Fate.LEFT_OUT, "arguments that QEMU gets past Proxmox"),
-    **rows(_BESIDE, "vm/%", "hostpci usb virtiofs"),
-    **rows(_ELSEWHERE, "vm/%", "affinity agent amd-sev arch archive audio autostart balloon bios"),
-    **rows(_ELSEWHERE, "vm/%", "boot bootdisk cdrom cicustom cipassword citype ciupgrade ciuser"),
-    **rows(
-        _ELSEWHERE, "vm/%", "cpu cpulimit cpuunits description digest efidisk freeze hookscript"
-    ),
-    **rows(_ELSEWHERE, "vm/%", "hotplug hugepages intel-tdx ipconfig ivshmem keephugepages"),
-    **rows(_ELSEWHERE, "vm/%", "keyboard kvm localtime lock memory meta migrate_downtime"),
-    **rows(_ELSEWHERE, "vm/%", "migrate_speed nameserver net numa onboot ostype parallel parent"),
-    **rows(_ELSEWHERE, "vm/%", "protection reboot rng running-nets-host-mtu runningcpu"),
-    **rows(_ELSEWHERE, "vm/%", "runningmachine searchdomain serial shares smbios smp snaptime"),
-    **rows(_ELSEWHERE, "vm/%", "spice_enhancements sshkeys startdate startup tablet tags tdf"),
-    **rows(_ELSEWHERE, "vm/%", "template tpmstate unused vcpus vga vmgenid vmstate vmstatestorage"),
-    **rows(_ELSEWHERE, "vm/%", "watchdog"),
+    **rows(BESIDE, "vm/%", "hostpci usb virtiofs"),
+    **rows(ELSEWHERE, "vm/%", "affinity agent amd-sev arch archive audio autostart balloon bios"),
+    **rows(ELSEWHERE, "vm/%", "boot bootdisk cdrom cicustom cipassword citype ciupgrade ciuser"),
+    **rows(ELSEWHERE, "vm/%", "cpu cpulimit cpuunits description digest efidisk freeze hookscript"),
+    **rows(ELSEWHERE, "vm/%", "hotplug hugepages intel-tdx ipconfig ivshmem keephugepages"),
+    **rows(ELSEWHERE, "vm/%", "keyboard kvm localtime lock memory meta migrate_downtime"),
+    **rows(ELSEWHERE, "vm/%", "migrate_speed nameserver net numa onboot ostype parallel parent"),
+    **rows(ELSEWHERE, "vm/%", "protection reboot rng running-nets-host-mtu runningcpu"),
+    **rows(ELSEWHERE, "vm/%", "runningmachine searchdomain serial shares smbios smp snaptime"),
+    **rows(ELSEWHERE, "vm/%", "spice_enhancements sshkeys startdate startup tablet tags tdf"),
+    **rows(ELSEWHERE, "vm/%", "template tpmstate unused vcpus vga vmgenid vmstate vmstatestorage"),
+    **rows(ELSEWHERE, "vm/%", "watchdog"),
 }
 """Keys, without their numbers.  `args` and what follows `hostpci` may be secrets: only that they
 are there is said."""
@@ -91,6 +94,7 @@ def read_proxmox(text: str, connect: str | None) -> Likeness:
     disks = {key: _options(settings[key]) for key in settings if _DISK.fullmatch(key)}
     keys = ((re.sub(r"\d+$", "", key), value) for key, value in settings.items())
     said = ((f"vm/{key}", "" if key in _UNSAID else value) for key, value in keys)
+    model = settings.get("scsihw", "lsi")
     left, missing, others = [*left_out(MACHINE, said, "machine")], [], []
     made = []
     for key, options in disks.items():
@@ -106,9 +110,8 @@ def read_proxmox(text: str, connect: str | None) -> Likeness:
             why = "snapshot: all that is written to it is discarded when the machine stops"
             missing.append(LeftOut(f"disk {key}", why))
             continue
-        left += _without_thread(key, options, settings.get("scsihw", "lsi"))
-        made.append(_disk(key, options, settings.get("scsihw", "lsi")))
-    model = settings.get("scsihw", "lsi")
+        left += _without_thread(key, options, model)
+        made.append(_disk(key, options, model))
     machine = TranslatedMachine(
         name=settings.get("name", "machine"),
         machine=settings.get("machine", "pc").partition(",")[0].partition("+")[0],

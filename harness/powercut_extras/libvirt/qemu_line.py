@@ -19,7 +19,19 @@ from typing import Final
 
 from powercut.model.errors import UsageError
 from powercut.scenario.likeness import LeftOut, Likeness
-from powercut_extras.libvirt.meaning import Fate, Meaning, left_out, meaning_of, rows
+from powercut_extras.libvirt.meaning import (
+    BESIDE,
+    CARRIED,
+    DECIDES,
+    ELSEWHERE,
+    ERRORS,
+    SLOWED,
+    Fate,
+    Meaning,
+    left_out,
+    meaning_of,
+    rows,
+)
 from powercut_extras.libvirt.translated import (
     LARGEST,
     TranslatedDisk,
@@ -41,69 +53,60 @@ _DIFFERS: Final = "QEMU: this host's is used, whatever ran that command line"
 Words = dict[str, str]
 """What is said in one option; a word without a value is `on`, the first one may be `""`."""
 
-_CARRIED: Final = Meaning(Fate.CARRIED, "")
-_DECIDES: Final = Meaning(Fate.CARRIED, "decides whether the disk is tested")
 _TOLD: Final = Meaning(Fate.NO_EFFECT, "what the guest is told of the disk, or where it sits")
-_SLOWED: Final = Meaning(Fate.LEFT_OUT, "requests are held back; here none is")
-_ERRORS: Final = Meaning(Fate.LEFT_OUT, "what a failed request does to the guest", ("report",))
 _QCOW2: Final = Meaning(Fate.LEFT_OUT, "how QEMU keeps an image's own tables; here as usual")
 _SHARED: Final = Meaning(Fate.LEFT_OUT, "other machines may write to it at the same time", ("off",))
 _PLACE: Final = Meaning(Fate.NO_EFFECT, "where the data lies: a disk of powercut's stands in")
 
 DRIVE: Final = {
-    **rows(_CARRIED, "drive/%", "if format cache aio discard detect-zeroes id"),
-    **rows(_CARRIED, "drive/%", "driver node-name cache.direct cache.no-flush"),
-    **rows(_CARRIED, "drive/%", "cache.writeback iothread"),
-    **rows(_DECIDES, "drive/%", "media readonly read-only snapshot"),
+    **rows(CARRIED, "drive/%", "if format cache aio discard detect-zeroes id"),
+    **rows(CARRIED, "drive/%", "driver node-name cache.direct cache.no-flush"),
+    **rows(CARRIED, "drive/%", "cache.writeback iothread"),
+    **rows(DECIDES, "drive/%", "media readonly read-only snapshot"),
     **rows(_PLACE, "drive/%", "file filename file.driver file.filename index bus unit locking"),
     **rows(_PLACE, "drive/%", "file.locking auto-read-only file.node-name"),
     "drive/serial": _TOLD,
-    **rows(_ERRORS, "drive/%", "werror rerror"),
+    **rows(ERRORS, "drive/%", "werror rerror"),
     **rows(_QCOW2, "drive/%", "l2-cache-size cache-size refcount-cache-size cache-clean-interval"),
     **rows(_QCOW2, "drive/%", "lazy-refcounts discard-no-unref pass-discard-request"),
     "drive/copy-on-read": Meaning(Fate.LEFT_OUT, "reads write to the image, too", ("off",)),
     "drive/backing": Meaning(Fate.LEFT_OUT, "the image lies over another; here it is empty"),
-    **rows(_SLOWED, "drive/%", "iops iops_rd iops_wr bps bps_rd bps_wr group throttling.group"),
-    **rows(_SLOWED, "drive/throttling.%", "iops-total iops-read iops-write bps-total bps-read"),
-    **rows(_SLOWED, "drive/throttling.%", "bps-write iops-total-max iops-size"),
+    **rows(SLOWED, "drive/%", "iops iops_rd iops_wr bps bps_rd bps_wr group throttling.group"),
+    **rows(SLOWED, "drive/throttling.%", "iops-total iops-read iops-write bps-total bps-read"),
+    **rows(SLOWED, "drive/throttling.%", "bps-write iops-total-max iops-size"),
 }
 """Words of -drive, and of the nodes that -blockdev makes."""
 
 DEVICE: Final = {
-    **rows(_CARRIED, "device/%", "driver drive id iothread num-queues num_queues write-cache"),
-    **rows(_CARRIED, "device/%", "logical_block_size physical_block_size bus"),
+    **rows(CARRIED, "device/%", "driver drive id iothread num-queues num_queues write-cache"),
+    **rows(CARRIED, "device/%", "logical_block_size physical_block_size bus"),
     **rows(_TOLD, "device/%", "addr serial wwn product vendor ver model bootindex channel unit"),
     **rows(_TOLD, "device/%", "scsi-id lun device_id rotation_rate removable multifunction"),
     **rows(_TOLD, "device/%", "cyls heads secs lcyls lheads lsecs acpi-index nsid removable"),
-    **rows(_ERRORS, "device/%", "werror rerror"),
+    **rows(ERRORS, "device/%", "werror rerror"),
     "device/share-rw": _SHARED,
     "device/discard_granularity": Meaning(Fate.LEFT_OUT, "in what pieces the guest discards"),
     "device/dpofua": Meaning(Fate.LEFT_OUT, "whether it knows FUA: machine.bus has both", ("off",)),
 }
 """Words of -device, of a disk."""
 
-_NO_EFFECT: Final = Meaning(Fate.NO_EFFECT, "no part of the way to a disk")
 _PAST: Final = Meaning(Fate.LEFT_OUT, "properties that are set for devices of a kind, or later")
 
 OPTION: Final = {
-    **rows(_CARRIED, "-%", "drive blockdev device hda hdb hdc hdd machine M name smp cpu object"),
-    **rows(_CARRIED, "-%", "snapshot cdrom no-acpi readconfig $ sd mtdblock"),
+    **rows(CARRIED, "-%", "drive blockdev device hda hdb hdc hdd machine M name smp cpu object"),
+    **rows(CARRIED, "-%", "snapshot cdrom no-acpi readconfig $ sd mtdblock"),
     **rows(_PAST, "-%", "global set"),
+    **rows(ELSEWHERE, "-%", "m accel enable-kvm display nographic vnc spice vga daemonize pidfile"),
+    **rows(ELSEWHERE, "-%", "serial parallel monitor qmp qmp-pretty chardev mon msg D d trace"),
+    **rows(ELSEWHERE, "-%", "net netdev nic uuid boot kernel initrd append dtb bios pflash fda"),
+    **rows(ELSEWHERE, "-%", "fdb usb k rtc no-reboot no-shutdown action smbios sandbox"),
+    **rows(ELSEWHERE, "-%", "runas run-with chroot nodefaults no-user-config nouserconfig S gdb s"),
+    **rows(ELSEWHERE, "-%", "watchdog watchdog-action balloon soundhw audiodev audio overcommit"),
     **rows(
-        _NO_EFFECT, "-%", "m accel enable-kvm display nographic vnc spice vga daemonize pidfile"
+        ELSEWHERE, "-%", "mem-path mem-prealloc numa fw_cfg incoming icount loadvm only-migratable"
     ),
-    **rows(_NO_EFFECT, "-%", "serial parallel monitor qmp qmp-pretty chardev mon msg D d trace"),
-    **rows(_NO_EFFECT, "-%", "net netdev nic uuid boot kernel initrd append dtb bios pflash fda"),
-    **rows(_NO_EFFECT, "-%", "fdb usb k rtc no-reboot no-shutdown action smbios sandbox"),
-    **rows(
-        _NO_EFFECT, "-%", "runas run-with chroot nodefaults no-user-config nouserconfig S gdb s"
-    ),
-    **rows(_NO_EFFECT, "-%", "watchdog watchdog-action balloon soundhw audiodev audio overcommit"),
-    **rows(
-        _NO_EFFECT, "-%", "mem-path mem-prealloc numa fw_cfg incoming icount loadvm only-migratable"
-    ),
-    **rows(_NO_EFFECT, "-%", "no-hpet no-fd-bootchk full-screen g L tpmdev compat echr acpitable"),
-    **rows(_NO_EFFECT, "-%", "add-fd debugcon seed realtime rotate portrait win2k-hack"),
+    **rows(ELSEWHERE, "-%", "no-hpet no-fd-bootchk full-screen g L tpmdev compat echr acpitable"),
+    **rows(ELSEWHERE, "-%", "add-fd debugcon seed realtime rotate portrait win2k-hack"),
 }
 
 _FLAGS: Final = (
@@ -261,8 +264,7 @@ class _Machine:
             elif "drive" in words:
                 self.missing.append(LeftOut(f"disk {name}", f"powercut makes no {driver}"))
             elif driver.startswith(_BESIDE):
-                why = "what is on it is not covered, if it is storage"
-                self.left_out.append(LeftOut(f"-device {driver}", why))
+                self.left_out.append(LeftOut(f"-device {driver}", BESIDE.why))
         for key, words in self.drives.items():
             if key not in attached and words.get("if", "ide") not in ("none", "pflash", "floppy"):
                 yield from self._disk(key, {}, words, words.get("if", "ide"))
@@ -426,8 +428,10 @@ def _flat(value: Mapping[str, object], at: str) -> Iterator[tuple[str, str]]:
     for key, inner in value.items():
         if isinstance(inner, Mapping):
             yield from _flat(inner, f"{at}{key}.")
+        elif isinstance(inner, bool):
+            yield f"{at}{key}", "on" if inner else "off"
         else:
-            yield f"{at}{key}", {True: "on", False: "off"}.get(inner, str(inner))  # type: ignore[call-overload]
+            yield f"{at}{key}", str(inner)
 
 
 def _sections(text: str) -> Iterator[tuple[str, Words]]:

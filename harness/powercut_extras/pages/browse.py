@@ -43,7 +43,12 @@ from powercut.store.progress import read_progress
 from powercut.store.trial_dir import TrialDir
 from powercut_extras.pages.examined import Unchanged
 from powercut_extras.pages.history_page import history_html
-from powercut_extras.pages.history_reader import capture_time, certificates_here, read_history
+from powercut_extras.pages.history_reader import (
+    capture_time,
+    certificates_here,
+    is_part_of_run,
+    read_history,
+)
 from powercut_extras.pages.live import Live, live_of
 from powercut_extras.pages.recording import (
     RECORDED,
@@ -200,8 +205,8 @@ def _live_below(folder: Path) -> Live | None:
 def _captures(root: Path) -> Iterator[Listed]:
     for path in _below(root, RECORD):
         folder = path.parent
-        if (folder.parent / "scenario.yaml").is_file():
-            continue  # the page of that run leads to it
+        if is_part_of_run(folder):
+            continue
         link = _link(root, folder, _RUN)
         try:
             record = CaptureDir(folder).read_record()

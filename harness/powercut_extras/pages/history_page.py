@@ -26,7 +26,6 @@ from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.certificates import CERTIFICATE_PAGE, CellName, Night
 from powercut.report.page.pages import page, ratio
-from powercut.report.terminal.table import STYLES
 from powercut.store.files import host_errors, write_atomic, write_output
 from powercut_extras.pages.history import (
     NOISE_MIN,
@@ -267,7 +266,10 @@ def _runs(series: Series) -> Table:
     shown = list(zip(series.nights, series.paces, strict=True))[-ROWS_SHOWN:]
     for night, pace in shown:
         counts = (
-            Text(f"{night.count(verdict):,}", STYLES[verdict] if night.count(verdict) else "dim")
+            Text(
+                f"{night.count(verdict):,}",
+                words.STYLES[verdict] if night.count(verdict) else "dim",
+            )
             for verdict in verdicts
         )
         odd = Text(f"{night.unexpected:,}", "bold red" if night.unexpected else "dim")

@@ -184,12 +184,17 @@ def capture_time(folder: Path) -> str:
         return folder.name  # a person has named it
 
 
+def is_part_of_run(folder: Path) -> bool:
+    """Whether the recording in `folder` is that of a run, whose page leads to it."""
+    return (folder.parent / "scenario.yaml").is_file()
+
+
 def _captured(results: Path, damaged: list[tuple[Path, str]]) -> Mapping[str, list[Night]]:
     """The captured folders by their command; those that cannot be read are added to `damaged`."""
     captured: defaultdict[str, list[Night]] = defaultdict(list)
     for path in _files(results, RECORD):
-        if (path.parent.parent / "scenario.yaml").is_file():
-            continue  # it is a part of that run
+        if is_part_of_run(path.parent):
+            continue
         try:
             capture = _read_capture(path.parent)
         except PowercutError as error:

@@ -244,3 +244,21 @@ def test_what_ovirt_says_is_carried_over_or_said(word, told) -> None:
 @pytest.mark.parametrize(("old", "new"), [("VirtIO_SCSI", "SPAPR_VSCSI"), ('"RAW"', '"vmdk"')])
 def test_a_disk_of_ovirts_that_cannot_be_made_is_left_out(old, new) -> None:
     assert left(OVF.replace(old, new)) == ([], ["disk two"])
+
+
+NESTED = 5_000
+NODE = '{"a":'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"qemu-kvm -blockdev {NODE * NESTED}1{'}' * NESTED}\n",
+        f"<domain><os><type>hvm</type></os><devices><disk>{'<a>' * NESTED}{'</a>' * NESTED}"
+        "<target dev='vda' bus='virtio'/></disk></devices></domain>",
+    ],
+    ids=["JSON", "XML"],
+)
+def test_what_is_nested_too_deeply_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="nested too deeply"):
+        likeness_of(text, None)

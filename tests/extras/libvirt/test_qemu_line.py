@@ -72,6 +72,17 @@ def line(*words: str) -> str:
 ONE = "-drive file=a.raw,if=none,id=d,format=raw"
 
 
+def test_what_json_says_besides_words_is_read_too() -> None:
+    device = '{"driver":"virtio-blk-pci","drive":"d","num-queues":1,"write-cache":false,'
+    text = line(ONE, f'-device {device}"iothread-vq-mapping":[{{"iothread":"t"}}]}}')
+    found = likeness_of(text, None)
+    driver = read_kept(str(found.disks[0].settings["like"])).disk.find("driver")
+    assert driver is not None
+    assert (driver.get("queues"), found.disks[0].settings["cache"]) == ("1", "writethrough")
+    (told,) = found.left_out
+    assert "iothread-vq-mapping" in told.what
+
+
 @pytest.mark.parametrize(
     ("device", "more", "mode"),
     [

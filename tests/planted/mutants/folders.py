@@ -193,9 +193,9 @@ MUTANTS: tuple[Mutant, ...] = (
             "missing-files-forgiven",
             At(
                 "judge_files",
-                "FILES in environment or earlier is not None or (run.path / FILES).exists()",
+                "FILES in environment or earlier is not None or there",
             ),
-            "FILES in environment and (run.path / FILES).exists()",
+            "FILES in environment and there",
             "a run whose recording of files is gone is judged by its disk",
         ),
         (

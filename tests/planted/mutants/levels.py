@@ -84,7 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/campaign/assemble.py",
         (
             "unknown-cuts-count",
-            At("worst_of", "Verdict.worst((trial.verdict for trial in trials))"),
+            At("_cell_result", "Verdict.worst((trial.verdict for trial in trials))"),
             "vouched_for(trials)",
             "cuts that came to nothing are left out of a cell's verdict",
         ),

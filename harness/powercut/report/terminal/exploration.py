@@ -19,7 +19,7 @@ from powercut.model.units import NEVER, milliseconds
 from powercut.report import words
 from powercut.report.program_cut import FindingStory
 from powercut.report.terminal.program import print_sentences
-from powercut.report.terminal.table import STYLES
+from powercut.report.words import STYLES
 from powercut.store.exploration import ExplorationFinding, ExploreResult, FoundState, StateGroups
 from powercut.store.trial_result import TrialResult
 

@@ -19,7 +19,7 @@ from powercut.model.verdict import Verdict
 from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import FindingStory, told_of
-from powercut.report.terminal.table import STYLES
+from powercut.report.words import STYLES
 from powercut.scenario.program_text import title_of
 from powercut.scenario.settings import ControlKind, ProgramSettings
 from powercut.store.layout import ResultDir

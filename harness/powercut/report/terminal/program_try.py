@@ -17,7 +17,7 @@ from powercut.paths import as_word, command, from_here
 from powercut.report import words
 from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts
-from powercut.report.terminal.table import STYLES
+from powercut.report.words import STYLES
 from powercut.scenario.program_text import title_of
 from powercut.scenario.settings import ProgramSettings
 from powercut.store.files_tried import FilesTried

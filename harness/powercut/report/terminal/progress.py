@@ -20,7 +20,7 @@ from powercut.model.events import (
     TrialPhase,
 )
 from powercut.report import words
-from powercut.report.terminal.table import STYLES
+from powercut.report.words import STYLES
 
 
 class ProgressView(ResourceOwner):

@@ -21,8 +21,9 @@ from powercut.report.explained import explain
 from powercut.report.program_cut import stories_of_trial
 from powercut.report.terminal.program import print_facts, print_told
 from powercut.report.terminal.story import last_moments
-from powercut.report.terminal.table import STYLES, print_run
+from powercut.report.terminal.table import print_run
 from powercut.report.terminal.witness import print_witness
+from powercut.report.words import STYLES
 from powercut.store.layout import ResultDir
 from powercut.store.results import CellResult, RunResult
 from powercut.store.trial_dir import TrialDir

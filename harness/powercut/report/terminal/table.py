@@ -17,16 +17,11 @@ from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.paths import as_word, command
 from powercut.report import words
 from powercut.report.explained import explain
+from powercut.report.terminal.program_try import print_tried
+from powercut.report.words import STYLES
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import ControlKind
 from powercut.store.results import CellResult, ControlResult, RunResult
-
-STYLES = {
-    Verdict.SAFE: "green",
-    Verdict.SURVIVED: "cyan",
-    Verdict.INCONCLUSIVE: "yellow",
-    Verdict.LOSSY: "red",
-}
 
 SUMMARISED_CELLS = 40
 """With more cells than this, those that are SAFE as expected are counted, not listed."""
@@ -35,8 +30,6 @@ SUMMARISED_CELLS = 40
 def print_run(console: Console, run: RunResult) -> None:
     """Prints what came out of `run`, and where to read more."""
     if run.files is not None:
-        from powercut.report.terminal.program_try import print_tried  # noqa: PLC0415
-
         print_tried(console, run, run.files)
         return
     console.print()
