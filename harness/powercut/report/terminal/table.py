@@ -17,7 +17,6 @@ from powercut.model.verdict import EvidenceLevel, Verdict
 from powercut.paths import as_word, command
 from powercut.report import words
 from powercut.report.explained import explain
-from powercut.report.terminal.program_try import print_tried
 from powercut.report.words import STYLES
 from powercut.scenario.plan import Cell, Plan
 from powercut.scenario.settings import ControlKind
@@ -30,6 +29,9 @@ SUMMARISED_CELLS = 40
 def print_run(console: Console, run: RunResult) -> None:
     """Prints what came out of `run`, and where to read more."""
     if run.files is not None:
+        # Its losses are told from the recording, which no other run has to load.
+        from powercut.report.terminal.program_try import print_tried  # noqa: PLC0415
+
         print_tried(console, run, run.files)
         return
     console.print()
