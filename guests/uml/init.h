@@ -27,6 +27,7 @@
 #define RECORDED "/dev/loop7" /* the same, with all that is done to it recorded */
 #define LIVE "/dev/vda"       /* the disk outside, if there is one */
 #define LINES "/dev/ttyS1"   /* where a program on it says what it does */
+#define EXAMINED "/tmp/disk"  /* the disk, in the root of the program that examines it */
 #define ROOT "/host"          /* the host's own files */
 #define ARGUMENTS_MAX 64
 #define DISKS_MAX 8
@@ -64,6 +65,7 @@ struct plan {
     uint64_t acks_ms;
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */
     char *layers[ARGUMENTS_MAX + 1];
+    char *examiner[ARGUMENTS_MAX + 1]; /* looks at the disk once it is unmounted; empty: nobody */
 };
 extern struct plan plan;
 int plan_parse(void);

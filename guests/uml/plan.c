@@ -66,7 +66,8 @@ int plan_parse(void)
     text += strlen(text) + 1;
     plan.acks_ms = strtoull(text, NULL, 10);
     text = take_list(text + strlen(text) + 1, plan.disks);
-    take_list(text, plan.layers);
+    text = take_list(text, plan.layers);
+    take_list(text, plan.examiner);
     if (disks_configure(plan.disks) != 0 || layers_configure(plan.layers) != 0)
         return -1;
     if (plan.root != NULL && root_setup() != 0)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../workloads/common/wire.h"
@@ -168,6 +169,21 @@ static void reader_dated(void)
                                        (page->flags & PCU_FLAG_FILES) != 0);
 }
 
+/* Has the file system's own checker look at the disk as recovery and the reader have left it. */
+static void examine(void)
+{
+    static const char *const node = ROOT EXAMINED;
+    struct stat disk;
+
+    if (plan.examiner[0] == NULL || page->step != PCU_STEP_NONE)
+        return;
+    if (stat(device, &disk) != 0 || (unlink(node) != 0 && errno != ENOENT) ||
+        mknod(node, S_IFBLK | 0400, disk.st_rdev) != 0)
+        fail(PCU_STEP_CHECK, "mknod %s", node);
+    else
+        execute(plan.examiner, PCU_STEP_READ);
+}
+
 /* Mounts, reads, goes on and unmounts as the request says.  Whatever happens in between,
  * the view is let go of: a file system that stays mounted would leak into the next state. */
 static int recover_mounted(void)
@@ -199,6 +215,7 @@ static int recover_mounted(void)
     }
     if (fs_umount() != 0)
         return -1;
+    examine();
     lap(PCU_STEP_UMOUNT, time);
     return 0;
 }

@@ -32,7 +32,7 @@ from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import LsnRange, Verdict, merged_ranges
 from powercut.recording.consent import foreign_commands, not_repeated
 from powercut.recording.folder import FolderRecording, open_capture
-from powercut.recording.open_recording import IMPORT_FILE, find_recording, open_disk
+from powercut.recording.open_recording import find_recording, open_disk
 from powercut.recording.sealed import SealedTrial
 from powercut.recording.state_names import resolve_state, save_state
 from powercut.recording.state_ref import path_of, save, saved
@@ -44,7 +44,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.manifest import digest_of
 from powercut.store.packed import evidence_size, open_evidence
 from powercut.store.results import RunResult
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import IMPORT_FILE, TrialDir
 from powercut.store.trial_result import TrialResult
 from powercut.store.witness import WITNESS, read_witness
 from powercut.trial.controls import controls_for, same_run

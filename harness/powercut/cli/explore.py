@@ -55,6 +55,7 @@ POLICIES = (
 )
 GROUPED = "representatives"
 _OF_FOLDERS = ("policies", "at", "budget", "jobs", "seed", "depth", "promise", "json_file")
+_OF_LOGS = {*_OF_FOLDERS, "model", "engine", "recovery_kernel", "prune"} - {"depth", "promise"}
 INSTANTS = ("flush", "fua", "ack", "completion", "submission")
 
 
@@ -146,8 +147,7 @@ def explore(
     elif promise is not None:
         raise UsageError("--promise is for captured folders", hint="leave it out")
     if is_import(recording):
-        _refuse_for_import(atomic_unit, second_cuts=bool(after or depth), cluster=cluster)
-        return _explore_import(recording, model, budget, engine, recovery_kernel, json_file)
+        refuse_others(_OF_LOGS, "an imported log", "leave it out; docs/imported-logs.md has why")
     from powercut.crash.explore import InstantKind
     from powercut.crash.states import Model
     from powercut.explore.request import Budget, ExploreRequest, Prune
@@ -170,6 +170,9 @@ def explore(
     )
     if is_capture(recording):
         return _explore_folder(recording, wanted, promise, json_file)
+    if is_import(recording):
+        with _progress(console_beside(json_file), recording, wanted) as listener:
+            return foreign_logs().explore(recording, wanted, on_event=listener, json_file=json_file)
     return _explore_trials(find_trials(recording), wanted, cluster, json_file)
 
 
@@ -248,7 +251,7 @@ def _results(
 
         for trial in trials:
             sealed = SealedTrial(trial)
-            with _progress(console, trial, wanted) as listener:
+            with _progress(console, trial.path, wanted) as listener:
                 result = run(sealed, wanted, on_event=listener)
             yield sealed, result
         return
@@ -261,43 +264,9 @@ def _results(
 
     with open_cluster(cluster) as opened:
         for trial in trials:
-            with _progress(console, trial, wanted) as listener:
+            with _progress(console, trial.path, wanted) as listener:
                 result = opened.explore(trial, wanted, on_event=tell, on_progress=listener)
             yield SealedTrial(trial), result
-
-
-def _refuse_for_import(atomic_unit: str | None, *, second_cuts: bool, cluster: str | None) -> None:
-    if cluster is not None:
-        raise UsageError("an imported log is explored on this host", hint="leave out --cluster")
-    if atomic_unit is not None:
-        raise UsageError(
-            "an imported log has the atomic unit that it was imported with",
-            hint="import it again with --atomic-unit",
-        )
-    if second_cuts:
-        raise UsageError(
-            "an imported log has no workload that could go on, and no disk whose contract a "
-            "second cut would follow",
-            hint="leave out --after and --depth",
-        )
-
-
-def _explore_import(
-    recording: Path, model: str, budget: str, engine: str, kernel: str, json_file: Path | None
-) -> int:
-    """A foreign log has models and readings of its own; the budget is that of each reading."""
-    from powercut.explore.request import Budget
-
-    limit = Budget.parse(budget)
-    return foreign_logs().explore(
-        recording,
-        model=model,
-        states=limit.states,
-        seconds=limit.seconds,
-        engine=engine,
-        kernel=kernel,
-        json_file=json_file,
-    )
 
 
 def _status(trial: TrialDir, verdict: Verdict) -> int:
@@ -309,7 +278,7 @@ def _status(trial: TrialDir, verdict: Verdict) -> int:
 
 
 @contextmanager
-def _progress(console: Console, trial: TrialDir, wanted: ExploreRequest) -> Iterator[Listener]:
+def _progress(console: Console, recording: Path, wanted: ExploreRequest) -> Iterator[Listener]:
     """A bar with the rate and what was found so far, on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -325,7 +294,6 @@ def _progress(console: Console, trial: TrialDir, wanted: ExploreRequest) -> Iter
         disable=not console.is_terminal,
     )
     total = wanted.budget.states or wanted.budget.seconds
-    name = f"{trial.path.parent.name} #{trial.path.name}"
 
     def show(event: ExploreProgress) -> None:
         lossy = f", {event.lossy_states:,} lossy" if event.lossy_states else ""
@@ -334,7 +302,7 @@ def _progress(console: Console, trial: TrialDir, wanted: ExploreRequest) -> Iter
         bar.update(task, completed=done, text=text)
 
     with bar:
-        task = bar.add_task(name, total=total, text="opening")
+        task = bar.add_task(" ".join(recording.resolve().parts[-2:]), total=total, text="opening")
         yield show
 
 

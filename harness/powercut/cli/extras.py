@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from powercut.model.errors import HostError, UsageError
@@ -41,21 +40,14 @@ class ForeignLogs(Protocol):
     """Called with recording, output and say, and with what the options of `export` say: writes a
     recording as such a log, and returns what it holds."""
 
-    def tell(self, recording: Path, *, json_file: Path | None) -> int:
-        """What was acknowledged too early."""
+    tell: Callable[..., int]
+    """Called with recording and json_file: tells what is known of it."""
 
-    def explore(
-        self,
-        recording: Path,
-        *,
-        model: str,
-        states: int | None,
-        seconds: float | None,
-        engine: str,
-        kernel: str,
-        json_file: Path | None,
-    ) -> int:
-        """Checks its crash states."""
+    verify: Callable[..., int]
+    """The same, and judges it again."""
+
+    explore: Callable[..., int]
+    """Called with recording, an `ExploreRequest`, on_event and json_file: checks crash states."""
 
 
 def foreign_logs() -> ForeignLogs:

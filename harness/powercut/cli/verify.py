@@ -53,7 +53,7 @@ def verify(
     if kind is Evidence.BUNDLE:
         return _verify_bundle(evidence, json_file)
     if kind is Evidence.IMPORT:
-        return foreign_logs().tell(evidence, json_file=json_file)
+        return foreign_logs().verify(evidence, json_file=json_file)
     return _verify_result(evidence, json_file)
 
 

@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from powercut.brought import brought
+from powercut.closing import Closing
 from powercut.model.errors import UsageError
 from powercut.model.named_path import openable
 from powercut.model.printable import parse_json
@@ -71,7 +72,7 @@ class _Node:
         self.entry: _Entry | None = None
 
 
-class RootTree:
+class RootTree(Closing):
     """The files of a root, layer above layer; a context manager, as it keeps tars open."""
 
     def __init__(self, scratch: Path | None = None) -> None:
@@ -82,10 +83,7 @@ class RootTree:
         self._bytes = 0
         self._stack = ExitStack()
 
-    def __enter__(self) -> RootTree:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._stack.close()
 
     def add(self, root: Path, *, from_outside: bool = True) -> None:

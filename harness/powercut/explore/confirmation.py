@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from powercut.checkers.judge import confirms
 from powercut.checkers.repetition import ASKED, NOT_ASKED, TWICE, Repeats, lose_the_same
@@ -25,6 +25,7 @@ from powercut.explore.state_judge import Judgement, StateJudge, guest_judge
 from powercut.model.errors import HostError
 from powercut.model.positive import WHOLE_LOSES, Whole
 from powercut.model.verdict import Confirmed, Finding, losses
+from powercut.recording.disk import DiskRecording
 from powercut.recording.sealed import TrialRecording
 from powercut.recording.state_names import plain_state
 from powercut.rig.engine_choice import EngineChoice
@@ -77,7 +78,7 @@ def asked_again(
 class DiskLastWord:
     """Asks a judge that `open_judge` makes."""
 
-    recorded: TrialRecording
+    recorded: DiskRecording
     open_judge: Callable[[], AbstractContextManager[StateJudge]]
     looks: int
     other: bool
@@ -87,6 +88,8 @@ class DiskLastWord:
         """As LastWord.  One that cannot be asked is not tried."""
         try:
             with self.open_judge() as states:
+                if why := self.excuse(states, state, found):
+                    return Heard("no", why)
                 return asked_again(
                     lambda: states.judge(state, received=False),
                     [found],
@@ -95,6 +98,10 @@ class DiskLastWord:
                 )
         except HostError as error:
             return Heard("not tried", str(error))
+
+    def excuse(self, *_: Any) -> str:
+        """Of a judge, a state and what it loses: why that is not the disk's doing; else empty."""
+        return ""
 
     def doubt(self) -> str:
         """As LastWord; of records whose bytes are recognised, exposure analysis speaks."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import signal
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
@@ -22,7 +22,7 @@ from powercut.crash.exposure import exposure
 from powercut.crash.kinds import Names
 from powercut.crash.states import CrashState
 from powercut.explore.clock import confirmation_s
-from powercut.explore.confirmation import last_word
+from powercut.explore.confirmation import LastWord, last_word
 from powercut.explore.findings import FindingCollector
 from powercut.explore.medium import RecordedCell
 from powercut.explore.raw import RawExploration, RawOptions
@@ -40,11 +40,12 @@ from powercut.recording.disk_places import UNKNOWN
 from powercut.recording.sealed import TrialRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.uml.kernel import UmlKernel
-from powercut.rig.engine_choice import choose_engine
+from powercut.rig.engine_choice import EngineChoice, choose_engine
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import open_engine, reader_alone, records_recoveries, start_engine
 from powercut.rig.recovery import going_on
 from powercut.store.packed import has_evidence
+from powercut.store.trial_dir import TrialDir
 from powercut.workload.port import AcksByLines, Recognised
 from powercut.workload.table import is_recognised, workload_of
 
@@ -56,10 +57,13 @@ class DiskMedium:
     workers of a cluster judge the states.
     """
 
+    opens: Callable[[TrialDir], DiskRecording] | None = None  # in another process; None: a trial
+
     def __init__(
         self,
-        recorded: TrialRecording,
+        recorded: DiskRecording,
         wanted: ExploreRequest,
+        engine: EngineChoice | None = None,
         *,
         shelf: EngineShelf | None = None,
         spread: Spread | None = None,
@@ -68,26 +72,34 @@ class DiskMedium:
         self._recorded = recorded
         self._shelf = shelf
         self._spread = spread
-        self.engine = choose_engine(
+        self.engine = engine or choose_engine(
             recorded.parameters,
             wanted.engine,
             after=wanted.after,
             depth=wanted.depth,
             kernel=wanted.kernel,
         )
-        record, raw = recorded.record, recorded.image_format is ImageFormat.RAW
-        self.recorded_cell = RecordedCell(record.scenario, record.cell, record.trial.number)
+        self.recorded_cell = RecordedCell("import", recorded.title, 1)
         self.space = recorded.space
         self.gaps: Sequence[str] = recorded.gaps
         self.at_cut: Sequence[CrashState] = recorded.at_cut
         self.names = names_of(recorded)
+        self.last_word: LastWord | None = None
+        self.confirmation_s = 0.0
+        self.records_recoveries = False
+        self.recoveries_first: Sequence[CrashState | None] = ()
+        if isinstance(recorded, TrialRecording):
+            self._take_trial(recorded, wanted)
+
+    def _take_trial(self, recorded: TrialRecording, wanted: ExploreRequest) -> None:
+        record, raw = recorded.record, recorded.image_format is ImageFormat.RAW
+        self.recorded_cell = RecordedCell(record.scenario, record.cell, record.trial.number)
         self.last_word = last_word(
             recorded, self.engine, after=wanted.after, kernels=wanted.confirm
         )
         self.confirmation_s = confirmation_s(record.timings_s)
         # The repair of an image format comes before the boot, and is in no record.
         self.records_recoveries = raw and records_recoveries(self.engine.name)
-        self.recoveries_first: Sequence[CrashState | None] = ()
         log = recorded.directory.recovery_log.with_suffix(".log")
         # A program's disk was recovered as a copy, which is in no log.
         by_lines = isinstance(workload_of(recorded.parameters), AcksByLines)
@@ -139,6 +151,7 @@ class DiskMedium:
             wanted.model,
             self.engine.kernel,
             self._spread is not None,
+            self.opens,
         )
         if self._spread is not None:
             yield self._spread(work)
@@ -195,7 +208,7 @@ def names_of(recording: DiskRecording) -> Names | None:
 
 
 def contradictions(
-    recorded: TrialRecording, lost: Set[int], *, saw_all_acks: bool, raw: bool
+    recorded: DiskRecording, lost: Set[int], *, saw_all_acks: bool, raw: bool
 ) -> Iterator[Finding]:
     """Where the records `lost` in some crash state are not those that were exposed.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -32,11 +32,9 @@ from powercut.crash.states import Again, CrashState, StateSpace
 from powercut.explore.confirmation import LastWord
 from powercut.explore.depth import SecondCuts, StateCount
 from powercut.explore.explorer import ExplorerRun
-from powercut.explore.findings import FindingCollector
 from powercut.explore.folder_judge import Answer, Check, FolderJudge, Known
-from powercut.explore.medium import BulkReader, RecordedCell
+from powercut.explore.medium import RecordedCell
 from powercut.explore.request import PER_POLICY, ExploreRequest, Listener
-from powercut.explore.state_map import StateMapper
 from powercut.explore.work import Answered, Answers, Batch, Deepen, StateJudgement, Workers
 from powercut.model.machine_identity import Boot
 from powercut.model.units import count
@@ -108,15 +106,8 @@ class FolderMedium:
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
         return self._recording.instants(kinds)
 
-    def bulk(
-        self,
-        wanted: ExploreRequest,
-        collected: FindingCollector,
-        mapper: StateMapper,
-        scratch: Path,
-    ) -> BulkReader | None:
-        del wanted, collected, mapper, scratch
-        return None
+    def bulk(self, *_: object) -> None:
+        """None: each is judged alone."""
 
     def possible(self, wanted: ExploreRequest) -> tuple[ExploreRequest, Sequence[Finding]]:
         return wanted, ()
@@ -132,8 +123,7 @@ class FolderMedium:
             return ""
         return (save_state if keep else state_name)(self._recording, state)
 
-    def contradictions(self, lost: set[int], *, saw_all_acks: bool) -> Iterable[Finding]:
-        del lost, saw_all_acks
+    def contradictions(self, *_: object, **__: object) -> Sequence[Finding]:
         return ()
 
 

@@ -37,7 +37,7 @@ from powercut.model.confidence import AcksLookedAt
 from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
-from powercut.recording.sealed import TrialRecording
+from powercut.recording.disk import DiskRecording
 from powercut.recover.raw import Moment, RawLog, Reading, fine
 from powercut.rig.host_reader import read_on_host
 from powercut.rig.image_open import write_image
@@ -71,7 +71,7 @@ class RawExploration:
 
     def __init__(
         self,
-        recorded: TrialRecording,
+        recorded: DiskRecording,
         options: RawOptions,
         collected: FindingCollector,
         mapper: StateMapper,

@@ -32,7 +32,7 @@ from powercut.model.observation import Observation
 from powercut.model.units import NEVER
 from powercut.recover.port import ImageWrite, Reads, RecoveryEngine
 from powercut.recover.state_image import StateImage, image_write
-from powercut.recover.uml.origin import AT_A_TIME, PAGE, Origin, SharesOrigin
+from powercut.recover.uml.origin import PAGE, Origin, SharesOrigin
 
 _READ_SETS_MAX: Final = 48
 """Read sets that are compared with; the ones used longest ago are forgotten."""
@@ -100,8 +100,8 @@ class AnswerCache:
         """Makes `writes` the current state."""
         self._origin.advance(writes)
         changed = self._changes.take()
-        for at in range(0, len(changed), AT_A_TIME):
-            self._digest_anew(changed[at : at + AT_A_TIME])
+        for at in range(0, len(changed), Origin.AT_A_TIME):
+            self._digest_anew(changed[at : at + Origin.AT_A_TIME])
 
     def _digest_anew(self, changed: Pages) -> None:
         """Some pages have changed."""

@@ -24,7 +24,13 @@ from powercut.recording.consent import require_consent
 from powercut.recording.disk import DiskRecording
 from powercut.recover.order import EngineOrder
 from powercut.recover.plan import RecoveryPlan
-from powercut.recover.port import BootsRecordedKernel, ImageWrite, RecoveryEngine, SecondLook
+from powercut.recover.port import (
+    BootsRecordedKernel,
+    FollowsPlans,
+    ImageWrite,
+    RecoveryEngine,
+    SecondLook,
+)
 from powercut.rig.engine_choice import EngineChoice, engine_for
 from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.engines import follows_plans, open_engine, start_engine
@@ -118,6 +124,7 @@ class StateJudge(ResourceOwner):
         self.choice = choice
         plan = _known(recording)
         self._recording = recording
+        self._plan = recording.plan
         self._system = recording.system
         self._shelf = shelf
         self._order = EngineOrder(
@@ -155,6 +162,16 @@ class StateJudge(ResourceOwner):
         """What `state` is, laid over the base image; of the recording's space if none is given."""
         return self._images.writes(state, space)
 
+    def turn_to(self, instant: int) -> bool:
+        """Has the engine recover by the plan of that instant; whether that is another."""
+        plan, before = self._recording.plan_at(instant), self._plan
+        if plan is None or plan is before:
+            return False
+        assert isinstance(self.engine, FollowsPlans), "such recordings have an engine that does"
+        self.engine.follow(plan, timeout_s=START_S)
+        self._plan = plan
+        return True
+
     def recover(self, writes: Sequence[ImageWrite]) -> Observation:
         """What the system makes of a disk.  Raises HostError if the engine itself fails."""
         self.tests += 1
@@ -181,6 +198,7 @@ class StateJudge(ResourceOwner):
         Raises HostError if the engine itself fails.
         """
         claims = (claims_as_received if received else claims_at)(self._recording, state)
+        self.turn_to(state.instant)
         observation = self.recover(self.writes(state, space))
         return Judgement(self.findings(claims, observation), claims.required)
 
@@ -193,8 +211,7 @@ def open_judge(recording: DiskRecording, engine: str = "auto", *, kernel: str = 
     it may not be run (powercut.recording.consent).
     """
     system = recording.system
-    if not recording.imported:
-        require_consent(recording.directory, system.parameters)
+    require_consent(recording.directory, system.parameters, recording.named_by)
     require_recorded_program(system.parameters, system.versions, system.program_files)
     raw = not _known(recording).filesystem
     choice = engine_for(recording.image_format, raw=raw, name=engine, kernel=kernel)

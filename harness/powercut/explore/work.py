@@ -13,7 +13,9 @@ from powercut.crash.order import ALL_POLICIES
 from powercut.crash.states import CrashState, Model
 from powercut.explore.request import Prune
 from powercut.model.verdict import Finding
+from powercut.recording.disk import DiskRecording
 from powercut.recover.uml.kernel import UmlKernel
+from powercut.store.trial_dir import TrialDir
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Work:
     `after` is the number of records by which the workload goes on after each recovery, `depth`
     how many cuts may follow each other.  `policies` and `model` draw the states of recoveries;
     `kernel` is what `uml` recovers with.  `by_batch`: each batch is judged as if it were the first,
-    so that what comes of it does not depend on what the worker did before.
+    so that what comes of it does not depend on what the worker did before.  `opens` opens what is
+    no trial.
     """
 
     trial: Path
@@ -37,6 +40,7 @@ class Work:
     model: Model = Model.EXACT
     kernel: UmlKernel | None = None
     by_batch: bool = False
+    opens: Callable[[TrialDir], DiskRecording] | None = None
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from powercut.model.positive import Whole
 from powercut.model.timeline import Timeline
 from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording import state_ref
-from powercut.recording.disk import cut_state
+from powercut.recording.disk import DiskRecording, cut_state
 from powercut.recording.sealed import TrialRecording, open_trial
 from powercut.recover.port import ImageWrite, RecordsRecoveries, SecondLook, TracksReads
 from powercut.rig.engine_choice import EngineChoice
@@ -49,11 +49,11 @@ class LocalWorker(ResourceOwner):
     """A worker in this process."""
 
     def __init__(
-        self, work: Work, recorded: TrialRecording | None = None, shelf: EngineShelf | None = None
+        self, work: Work, recorded: DiskRecording | None = None, shelf: EngineShelf | None = None
     ) -> None:
         super().__init__()
         self._work = work
-        self._recorded = recorded or open_trial(TrialDir(work.trial, work.run))
+        self._recorded = recorded or (work.opens or open_trial)(TrialDir(work.trial, work.run))
         self._states = StateJudge(
             self._recorded,
             EngineChoice(work.engine, kernel=work.kernel),
@@ -92,13 +92,14 @@ class LocalWorker(ResourceOwner):
             self._forget(states)
         in_time = sorted(range(len(states)), key=lambda at: states[at].instant)
         judged = {
-            at: self._convicting(
-                states[at],
-                self._judge(self._states.writes(states[at]), claims_at(self._recorded, states[at])),
-            )
-            for at in in_time
+            at: self._convicting(states[at], self._of_recording(states[at])) for at in in_time
         }
         return Answers(tuple(judged[at] for at in range(len(states))), self._states.boots)
+
+    def _of_recording(self, state: CrashState) -> StateJudgement:
+        if self._states.turn_to(state.instant) and self._decided is not None:
+            self._decided.forget()  # it was asked for something else
+        return self._judge(self._states.writes(state), claims_at(self._recorded, state))
 
     def _convicting(self, state: CrashState, judged: StateJudgement) -> StateJudgement:
         """`judged`, in which a state that lacks nothing convicts nobody.
@@ -142,6 +143,7 @@ class LocalWorker(ResourceOwner):
         """What the recorded system itself did after the recorded cut."""
         recorded = self._recorded
         first = cut_state(recorded.space)
+        assert isinstance(recorded, TrialRecording), "no other has a live recovery"
         timeline = recorded.sealed.recovery_log
         if not timeline.complete:
             raise HostError("the log of the live recovery was not closed properly")

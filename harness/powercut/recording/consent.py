@@ -54,12 +54,12 @@ def commands_of(parameters: Parameters) -> tuple[str, ...]:
     return tuple(found)
 
 
-def require_consent(trial: TrialDir, parameters: Parameters) -> None:
-    """Raises NotRepeated if the commands of a recording may not be run.
+def require_consent(trial: TrialDir, parameters: Parameters, record: str = TRIAL_FILE) -> None:
+    """Raises NotRepeated if the commands of a recording may not be run, which `record` names.
 
     Raises DamagedRecording if the recording is not as it was sealed.
     """
-    require_consent_to(trial.path, TRIAL_FILE, commands_of(parameters))
+    require_consent_to(trial.path, record, commands_of(parameters))
 
 
 def require_consent_to(folder: Path, record: str, commands: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -26,13 +26,15 @@ from powercut.crash.states import CrashState, StateSpace
 from powercut.model.errors import UsageError
 from powercut.model.history import History
 from powercut.model.machine import ImageFormat
+from powercut.model.operations import OperationHistory
+from powercut.model.positive import PositiveControl
 from powercut.model.timeline import RequestKind, Timeline
 from powercut.model.units import NEVER
 from powercut.recording.state_names import instant_named, number_of, plain_state
 from powercut.recording.state_ref import StateRef, serialise
 from powercut.recover.plan import RecoveryPlan
 from powercut.scenario.settings import Parameters
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import IMPORT_FILE, TRIAL_FILE, TrialDir
 from powercut.wal.layout import WalLayout
 from powercut.workload.port import Promises
 from powercut.workload.wal.promises import WalPromises
@@ -77,8 +79,10 @@ class DiskRecording:
     gaps: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     blind: str = ""
+    positive: PositiveControl | None = None
     known_evidence: Evidence | None = None
     known_promises: Promises | None = None
+    names_of_acks: tuple[str, ...] = ()
 
     state_forms: ClassVar[str] = (
         "cut, durable@T, everything@T, medium@T, flush:N, ack:LSN, or a state's identifier"
@@ -90,10 +94,29 @@ class DiskRecording:
     def instants(self, kinds: Sequence[InstantKind]) -> I64:
         return events(self.space, kinds)
 
+    def plan_at(self, instant: int) -> RecoveryPlan | None:
+        """What recovery then consists of: the same, but where a check is told what was promised."""
+        del instant
+        return self.plan
+
+    @property
+    def named_by(self) -> str:
+        """The file that names what is run to judge it."""
+        return IMPORT_FILE if self.imported else TRIAL_FILE
+
+    @property
+    def noun(self) -> Literal["record", "operation", "mark"]:
+        """What is acknowledged."""
+        return "record" if self.known_promises is None else "operation"
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.system.parameters
+
     @property
     def layers(self) -> str:
         """What lies between the disk and the file system, by name; empty if nothing does."""
-        return self.system.parameters.disk.layers_title
+        return self.parameters.disk.layers_title
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -109,7 +132,7 @@ class DiskRecording:
         if self.layout is None:
             raise UsageError(
                 f"{self.directory.path}: the layout of the records in this log was not given",
-                hint="import it again with --run-id, --layout and --record",
+                hint="import it again with --filesystem, or, of powercut's own, --layout",
             )
         return gather(self.timeline, self.history, self.run_id, self.layout, deep=True)
 
@@ -159,6 +182,10 @@ class DiskRecording:
 
     def after_ack(self, number: int) -> int:
         claims = self.space.claims
+        if isinstance(claims, OperationHistory):
+            if len(found := claims.ack_ns[claims.acked == number]):
+                return int(found[0]) + 1
+            raise UsageError(f"{self.noun} {number} was never acknowledged", hint="see `show`")
         if not isinstance(claims, Claims) or number > claims.acked:
             acked = claims.acked if isinstance(claims, Claims) else 0
             raise UsageError(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from powercut.crash.folder_rows import Promise
 from powercut.model.errors import UsageError
@@ -14,9 +13,7 @@ from powercut.recording.disk import DiskRecording
 from powercut.recording.folder import FolderRecording, open_capture
 from powercut.recording.sealed import open_trial
 from powercut.store.folder import RECORD, CaptureDir
-from powercut.store.trial_dir import TRIAL_FILE, TrialDir
-
-IMPORT_FILE: Final = "import.json"
+from powercut.store.trial_dir import IMPORT_FILE, TRIAL_FILE, TrialDir
 
 
 def open_recording(

@@ -125,13 +125,13 @@ def _greeting(recording: DiskRecording, root: HostRoot) -> str:
     """What a person is told who has come in."""
     workload = workload_of(recording.system.parameters)
     assert isinstance(workload, ProgramWorkload)
-    check = shlex.join(workload.argv("check"))
+    told = "The program's check:  " + shlex.join(workload.argv("check"))
+    folder, check = (MOUNT_POINT, "") if recording.imported else (DIR, f"{told}\n")
     host = root.base == "/"
     around = "are this host's files" if host else "is the root that the program ran on"
     return (
-        f"Recovered by {recording.filesystem} and mounted: you are in {DIR}. Around it {around}, "
-        f"read-only.\nThe program's check:  {check}\nChanges are lost when you "
-        f"leave: {LEAVE}.\n"
+        f"Recovered by {recording.filesystem} and mounted: you are in {folder}. Around it "
+        f"{around}, read-only.\n{check}Changes are lost when you leave: {LEAVE}.\n"
     )
 
 
@@ -149,7 +149,7 @@ def _shell(script: Path | None, greeting: str) -> tuple[str, ...]:
         shell = f"sh {shlex.quote(str(script))}"
         lines = [f"stty raw -echo <{_TTY}", f"exec </dev/null >{_TTY} 2>&1"]
     # The program's folder is there unless its `setup` made none.
-    lines += [f"cd {DIR} || cd {Path(DIR).parent}", shell, "exit 0"]
+    lines += [f"cd {DIR} 2>/dev/null || cd {Path(DIR).parent}", shell, "exit 0"]
     return ("/bin/sh", "-c", f"exec setsid /bin/sh -c {shlex.quote(chr(10).join(lines))}")
 
 

@@ -350,15 +350,10 @@ class TrialRecording(DiskRecording):
 
     sealed: SealedTrial
     plan: RecoveryPlan
-    positive: PositiveControl | None = None
 
     @property
     def record(self) -> TrialRecord:
         return self.sealed.record
-
-    @property
-    def parameters(self) -> Parameters:
-        return self.sealed.parameters
 
     def tearing_at(self, atomic_unit: int) -> TrialRecording:
         """The same on a disk that promises to write aligned blocks of so many bytes whole.

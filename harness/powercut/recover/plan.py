@@ -10,7 +10,7 @@ follows a `GoOn` is life after recovery.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from powercut.model.machine import ImageFormat
 from powercut.model.machine_identity import ANY_MACHINE, MachineIdentity
@@ -74,7 +74,18 @@ class CloseDevice:
     """The device is closed, after which nothing of it is cached."""
 
 
-Step = OpenImage | OpenDevice | Mount | Read | GoOn | Unmount | CloseDevice
+@dataclass(frozen=True)
+class Examine:
+    """A program that looks at the unmounted disk, a block device at `EXAMINED`: a checker of file
+    systems.  What it says follows what the reader has said."""
+
+    command: tuple[str, ...]
+
+
+EXAMINED: Final = "/tmp/disk"
+"""As guests/uml/init.h says."""
+
+Step = OpenImage | OpenDevice | Mount | Read | GoOn | Unmount | CloseDevice | Examine
 
 
 @dataclass(frozen=True)
@@ -235,6 +246,16 @@ class RecoveryPlan:
             if isinstance(step, Mount | OpenDevice)
         )
         return replace(self, steps=(*self.steps, GoOn(command, records, seconds), *closed, *again))
+
+    def read_by(self, command: tuple[str, ...]) -> RecoveryPlan:
+        """The same with another reader."""
+        steps = (Read(command) if isinstance(step, Read) else step for step in self.steps)
+        return replace(self, steps=tuple(steps))
+
+    def examined(self, command: tuple[str, ...]) -> RecoveryPlan:
+        """The same; then the file system is unmounted, and `command` gets the disk."""
+        examine = Examine((*command, EXAMINED))
+        return replace(self, steps=(*self.steps, Unmount(self.mount_point), examine))
 
     def find(self, kind: type[_S]) -> _S | None:
         """The first step of its kind."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -61,23 +61,12 @@ class FilePlace:
     extents: tuple[FileExtent, ...]
 
 
-class RecoveryEngine(Protocol):
+class RecoveryEngine(AbstractContextManager[Any], Protocol):
     """A sandboxed system that recovers one disk state after the other.
 
-    It is a context manager; leaving the context ends whatever it started.  Between two
+    Leaving the context ends whatever it started.  Between two
     states nothing leaks: no cached block, no write of the previous recovery.
     """
-
-    def __enter__(self) -> Self:
-        """Begins to hold what must be given back."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Ends whatever it started."""
 
     def start(self, *, timeout_s: float) -> None:
         """Boots whatever the engine needs; the first `recover` may follow."""

@@ -26,6 +26,9 @@ SHOWN_RANGES = 3
 
 _SECTOR: Final = 512
 
+BORNE_OUT: Final = "asked again, it is lost each time", "the recorded system itself loses it, too"
+"""What whoever is asked last has said if he agrees; the second one of records."""
+
 STYLES: Final = {
     Verdict.SAFE: "green",
     Verdict.SURVIVED: "cyan",

@@ -86,6 +86,7 @@ def binding_of(trial: Mapping[str, Any]) -> Binding:
 
 TRIAL_FORMAT: Final = "powercut-trial/1"
 TRIAL_FILE: Final = "trial.json"
+IMPORT_FILE: Final = "import.json"
 _UNSEALED: Final = frozenset(
     {manifest.MANIFEST, MARK, "verdict.json", "exploration.json", manifest.PACK}
 )

@@ -107,7 +107,7 @@ class Witness(Record):
     lost: tuple[LsnRange, ...]
     """What the witness loses of that."""
 
-    unit: Literal["record", "operation"] = "record"
+    unit: Literal["record", "operation", "mark"] = "record"
     """What the workload acknowledges."""
 
     kinds: tuple[FindingKind, ...]

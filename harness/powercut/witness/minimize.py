@@ -95,7 +95,7 @@ def minimize(
     return document(
         recording,
         found,
-        unit="record" if isinstance(recording.promises, Recognised) else "operation",
+        unit=recording.noun,
         dropped=dropped,
         engine=judge.choice.name,
         engine_reason=judge.choice.reason,

@@ -201,9 +201,10 @@ def cause_of(
     """
     record = _named(recording, lsn) if lsn is not None else "the file system"
     if not dropped and not moved:
+        never = "are in no flush of the log" if recording.imported else "never reached the disk"
         return (
             f"No write has to be lost: even with everything on the disk that was issued before "
-            f"the cut, {record} is lost. Its bytes, or what leads to them, never reached the disk."
+            f"the cut, {record} is lost. Its bytes, or what leads to them, {never}."
         )
     if not dropped:
         return f"{record} is lost because writes reached the medium out of order."
@@ -227,8 +228,7 @@ def cause_of(
 
 
 def _named(recording: DiskRecording, number: int) -> str:
-    is_set = isinstance(recording.promises.requirements, OperationHistory)
-    return f"{'operation' if is_set else 'record'} {number}"
+    return f"{recording.noun} {number}"
 
 
 def _acked_ns(recording: DiskRecording, lsn: int | None) -> int | None:

@@ -31,27 +31,27 @@ from pydantic import BaseModel, ConfigDict
 
 from powercut import __version__
 from powercut.brought import mark_results
-from powercut.crash.evidence import gather
 from powercut.crash.exposure import exposure
 from powercut.model.contract import Honour
 from powercut.model.errors import UsageError
-from powercut.model.exposure import ExposureReport, ranges_of
+from powercut.model.exposure import ranges_of
 from powercut.model.history import History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, Instant
 from powercut.model.verdict import LsnRange, Verdict
 from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_places import FilesystemName, filesystem_of
-from powercut.recording.open_recording import IMPORT_FILE
 from powercut.recover.plan import RecoveryPlan
 from powercut.rig import commands
 from powercut.store.files import copy_sparse, host_errors, write_atomic
 from powercut.store.record import read_model
-from powercut.store.trial_dir import TrialDir
+from powercut.store.trial_dir import IMPORT_FILE, TrialDir
 from powercut.wal.layout import LayoutKind, WalLayout
 from powercut.workload.port import MOUNT_POINT
 from powercut.workload.wal.commands import CHANNEL_IN_GUEST, WAL_IN_GUEST
+from powercut_extras.logs.checks import LogChecks, filesystem_to_check
 from powercut_extras.logs.logs import Dialect, Flag, Imported, import_log
+from powercut_extras.logs.marks import Marks, checked_log
 
 FORMAT: Final = "powercut-import/1"
 LOG: Final = "log.dmlw"
@@ -127,6 +127,7 @@ class ImportRecord(BaseModel):
     no_fua: bool = False
     filesystem: FilesystemName = ""
     log: LogLayout | None = None
+    checks: LogChecks | None = None
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class ImportReport:
     writes: int
     flushes: int
     fua_writes: int
-    marks: int
+    marks: tuple[str, ...]
     acked: int
     complete: bool
     doubts: tuple[str, ...]
@@ -149,6 +150,12 @@ class ImportReport:
     perhaps: tuple[LsnRange, ...]
     verdict: Verdict
     reasons: tuple[str, ...]
+
+    @property
+    def named_marks(self) -> tuple[str, ...]:
+        """The marks, if a check is asked for them by their names, or nothing else is."""
+        checks = self.record.checks
+        return () if checks is None or checks.program else self.marks
 
 
 def import_recording(
@@ -158,12 +165,17 @@ def import_recording(
     output: Path,
     dialect: Dialect = Dialect.AUTO,
     layout: LogLayout | None = None,
+    checks: LogChecks | None = None,
+    filesystem: str = "",
     atomic_unit: int = 512,
     salvage: bool = False,
     closed: bool = False,
     no_fua: bool = False,
 ) -> TrialDir:
     """Makes a sealed recording of the log in the new folder `output`.
+
+    Its states are mounted and asked for `checks`, if there are any; then `filesystem` says what is
+    on the base image, if it does not say so itself.
 
     Raises UsageError if `output` is there already, DamagedRecording for a damaged log
     (naming the entry), and what `import_log` raises.
@@ -182,6 +194,10 @@ def import_recording(
     if layout is not None:  # a mistake is told before anything is made
         layout.wal()
         layout.run()
+    found = filesystem_of(base)
+    if checks is not None:
+        found = filesystem_to_check(base, found, filesystem)
+        checks = checks.with_versions(found)
     record = ImportRecord(
         powercut=__version__,
         source=log.name,
@@ -190,8 +206,9 @@ def import_recording(
         salvage=salvage,
         closed=closed,
         no_fua=no_fua,
-        filesystem=filesystem_of(base),
+        filesystem=found,
         log=layout,
+        checks=checks,
     )
     with host_errors(output):
         output.mkdir(parents=True)
@@ -251,9 +268,14 @@ def open_import(directory: TrialDir, *, cautious: bool = False) -> DiskRecording
     Raises DamagedRecording.
     """
     record = read_import(directory)
-    imported = _read_log(directory, record)
-    layout = record.log
-    return DiskRecording(
+    return _recording(directory, record, _read_log(directory, record), cautious=cautious)
+
+
+def _recording(
+    directory: TrialDir, record: ImportRecord, imported: Imported, *, cautious: bool
+) -> DiskRecording:
+    layout, checks = record.log, record.checks
+    known = DiskRecording(
         directory=directory,
         title=f"{record.source}, a {record.dialect} log",
         base=directory.base_image,
@@ -267,6 +289,7 @@ def open_import(directory: TrialDir, *, cautious: bool = False) -> DiskRecording
         gaps=_gaps(imported),
         doubts=imported.log.doubts,
     )
+    return known if checks is None else checked_log(known, checks, imported.history)
 
 
 def read_import(directory: TrialDir) -> ImportRecord:
@@ -285,12 +308,13 @@ def report_import(directory: TrialDir) -> ImportReport:
     unknown = True
     seen = False
     if record.log is not None:
-        seen = _any_record(imported, record.log)
-    if record.log is not None and seen:
-        sure, careful = (
-            _exposure(timeline, imported, record.log)
-            for timeline in (imported.certain, imported.cautious)
+        known, cautious = (
+            _recording(directory, record, imported, cautious=which).evidence
+            for which in (False, True)
         )
+        seen = bool(len(known.runs))
+    if seen:
+        sure, careful = exposure(known), exposure(cautious)
         certain = sure.exposed_lsns
         only = careful.exposed & ~sure.exposed
         perhaps = ranges_of(careful.lsn[only])
@@ -306,7 +330,7 @@ def report_import(directory: TrialDir) -> ImportReport:
         writes=int((~flush).sum()),
         flushes=int(flush.sum()),
         fua_writes=int(imported.log.has(Flag.FUA).sum()),
-        marks=len(imported.log.names),
+        marks=Marks.of(imported.certain).names,
         acked=imported.history.acked,
         complete=imported.log.complete,
         doubts=imported.log.doubts,
@@ -322,17 +346,20 @@ def _verdict(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """The rules at the head of this file."""
     gaps = list(_gaps(imported))
-    if record.log is None:
-        gaps.append("the layout of the records in this log was not given")
-    elif not imported.history.acked:
+    if record.log is None and record.checks is None:
+        gaps.append(
+            "nothing can be judged: import it again with --filesystem, which mounts and checks "
+            "each state, with --check, or, if powercut's own workload has written it, with --layout"
+        )
+    elif record.log is not None and not imported.history.acked:
         gaps.append("nothing was acknowledged: the log has no mark `ack N`")
-    elif unknown:
+    elif record.log is not None and unknown:
         gaps.append("the log ends too early to tell of every record")
     if certain and not imported.log.doubts:
         return Verdict.LOSSY, ("records were acknowledged before they were durable",)
     if perhaps or certain:
         gaps.append("under one reading of the log records were acknowledged too early")
-    if record.filesystem:
+    if record.filesystem and record.log is not None:
         gaps.append("whether the file system leads to the records is known after recovery only")
     return (Verdict.INCONCLUSIVE if gaps else Verdict.SAFE), tuple(gaps)
 
@@ -342,16 +369,6 @@ def _gaps(imported: Imported) -> tuple[str, ...]:
     if not imported.log.complete:
         gaps.append("the log was not closed properly: later entries may be missing")
     return tuple(gaps)
-
-
-def _any_record(imported: Imported, layout: LogLayout) -> bool:
-    history = _history(imported.history)
-    return bool(len(gather(imported.certain, history, layout.run(), layout.wal(), deep=True).runs))
-
-
-def _exposure(timeline: Timeline, imported: Imported, layout: LogLayout) -> ExposureReport:
-    history = _history(imported.history)
-    return exposure(gather(timeline, history, layout.run(), layout.wal(), deep=True))
 
 
 def _history(history: History) -> History:

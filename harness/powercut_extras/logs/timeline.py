@@ -74,7 +74,7 @@ from powercut.model.errors import DamagedRecording
 from powercut.model.history import RECORDS_MAX, History
 from powercut.model.timeline import RequestKind, Requests, Timeline
 from powercut.model.units import NEVER, SECTOR, Instant
-from powercut_extras.logs.format import Dialect, Flag, LogWrites
+from powercut_extras.logs.format import END_MARK, Dialect, Flag, LogWrites
 from powercut_extras.logs.order import flushes_before, overlaps
 
 ANY_LSN: Final = 1 << 40
@@ -244,6 +244,12 @@ def _requests(
 def is_claim(name: str) -> bool:
     """True for the name of a mark that belongs to a history."""
     return bool(_CLAIM.fullmatch(name) or _FACT.fullmatch(name))
+
+
+def is_promise(name: str) -> bool:
+    """True for the name of a mark that may say that something is durable."""
+    claim = _CLAIM.fullmatch(name)
+    return name != END_MARK and not _FACT.fullmatch(name) and not (claim and claim[1] == "attempt")
 
 
 def history_from_marks(marks: Iterable[tuple[Instant, str]]) -> History:

@@ -3,105 +3,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from powercut.cli.extras import ForeignLogs, Option
-from powercut.cli.options import FILE
+from powercut.cli.commands import cli
+from powercut.cli.extras import ForeignLogs
+from powercut.cli.options import FILE, budget_option
 from powercut.cli.output import Speaker, write_json_object
-from powercut.model.contract import ATOMIC_UNIT
 from powercut.model.errors import UsageError
+from powercut.model.printable import printable, words_of
 
 if TYPE_CHECKING:
-    from powercut_extras.logs.imports import LogLayout
+    from powercut.explore.request import ExploreRequest, Listener
+    from powercut.model.verdict import LsnRange
+    from powercut.store.exploration import ExploreResult
+    from powercut_extras.logs.checks import LogChecks
+    from powercut_extras.logs.imports import ImportReport, LogLayout
+
+_BUDGET: Final = "60s"
+_MARKS_SHOWN: Final = 40
 
 
 def _tell(directory: Path, *, judge: bool = True, json_file: Path | None = None) -> int:
     """Prints which records of an imported log were acknowledged too early; exit status.
 
     1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.  Unless it is to
-    `judge`: 3 if the log has doubts or is not whole, else 0.
+    `judge`, and of a log whose states are checked: 3 if the log has doubts or is not whole, else 0.
     """
     from powercut.checkers.wal import ranges_text
     from powercut.model.verdict import Verdict
     from powercut.recording.open_recording import find_recording
+    from powercut.store.exploration import read_exploration
     from powercut_extras.logs.imports import report_import
 
     say = Speaker(json_file)
     report = report_import(find_recording(directory))
-    say(
-        f"{directory}: {report.record.source}, dialect {report.record.dialect}: {report.entries} "
-        f"entries, {report.writes} writes ({report.fua_writes} with FUA), "
-        f"{report.flushes} flushes, {report.marks} marks"
-    )
-    if report.record.log is not None:
+    _summarise(directory, report, say)
+    judged = report.record.log is not None
+    if judged:
         say(f"acknowledged: {report.acked} records")
         say(f"acknowledged too early, for certain: {ranges_text(report.exposed)}")
         say(f"acknowledged too early, perhaps: {ranges_text(report.perhaps)}")
         say(f"{report.verdict.name}" + "".join(f"\n  {why}" for why in report.reasons))
     else:
         say.gaps(report.reasons)
+    if report.record.checks is not None:
+        explored = read_exploration(find_recording(directory))
+        for line in () if explored is None else _told("certain", explored, report.named_marks):
+            say(line)
+        say("not judged yet: `powercut explore` does" if explored is None else _word(explored))
     told = {
         "source": report.record.source,
         "entries": report.entries,
         "writes": report.writes,
         "flushes": report.flushes,
+        "marks": list(report.marks),
         "acknowledged": report.acked,
-        "verdict": report.verdict.name.lower() if report.record.log is not None else None,
+        "verdict": report.verdict.name.lower() if judged else None,
         "reasons": list(report.reasons),
     }
     write_json_object("import", told, json_file)
-    if judge:
+    if judge and report.record.checks is None:
         return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(report.verdict, 3)
     return 3 if report.doubts or not report.complete else 0
 
 
+def _summarise(directory: Path, report: ImportReport, say: Speaker) -> None:
+    """What the log holds, and its marks."""
+    say(
+        f"{directory}: {report.record.source}, dialect {report.record.dialect}: {report.entries} "
+        f"entries, {report.writes} writes ({report.fua_writes} with FUA), "
+        f"{report.flushes} flushes, {len(report.marks)} marks"
+    )
+    if report.record.log is not None:
+        return
+    for number, name in enumerate(report.marks[:_MARKS_SHOWN], 1):
+        say(f"  mark {number}: {printable(name)}")
+    if (more := len(report.marks) - _MARKS_SHOWN) > 0:
+        say(f"  and {more} more")
+    if (checks := report.record.checks) is not None:
+        say(f"each state: {checks.told(report.record.filesystem)}")
+
+
+def _verify(directory: Path, *, json_file: Path | None) -> int:
+    """Judges it again: as `_tell`, or, of a log whose states are checked, as `_explore`."""
+    from powercut.recording.open_recording import find_recording
+    from powercut_extras.logs.imports import read_import
+
+    if read_import(find_recording(directory)).checks is None:
+        return _tell(directory, json_file=json_file)
+    return _explore_for(directory, _BUDGET, json_file)
+
+
+def _explore_for(directory: Path, budget: str, json_file: Path | None) -> int:
+    """As `powercut explore` does, with its progress."""
+    words = ["explore", str(directory), "--budget", budget]
+    words += [] if json_file is None else ["--json", str(json_file)]
+    return cast(int, cli.main(words, standalone_mode=False))
+
+
 def _explore(
-    directory: Path,
-    *,
-    model: str,
-    states: int | None,
-    seconds: float | None,
-    engine: str,
-    kernel: str,
-    json_file: Path | None,
+    directory: Path, wanted: ExploreRequest, *, on_event: Listener, json_file: Path | None
 ) -> int:
     """Checks the crash states of an imported log; returns the exit status, as above."""
-    from powercut.checkers.wal import ranges_text
     from powercut.crash.states import Model
     from powercut.model.verdict import Verdict
     from powercut.recording.open_recording import find_recording
     from powercut_extras.logs.explore import explore_import as run
+    from powercut_extras.logs.imports import read_import, report_import
 
     say = Speaker(json_file)
-    # `exact` is what a recording of our own is explored with if nobody says otherwise.
-    chosen = Model.EPOCH if model == Model.EXACT.value else Model(model)
     trial = find_recording(directory)
     trial.check_seal()
-    explored = run(trial, model=chosen, limit=states, seconds=seconds, engine=engine, kernel=kernel)
+    checks, marks = read_import(trial).checks, report_import(trial).named_marks
+    # `exact` is what is meant if nobody says otherwise; of records no log carries that.
+    if wanted.model is Model.EXACT and checks is None:
+        wanted = replace(wanted, model=Model.EPOCH)
+    explored = run(trial, wanted, on_event=on_event)
+    readings = {"certain": explored.certain, "cautious": explored.cautious}
     say(f"engine: {explored.certain.engine}")
-    for name, reading in (("certain", explored.certain), ("cautious", explored.cautious)):
-        say(f"{name} reading: {reading.coverage.text}")
-        say(f"  {reading.lossy} lose records: {ranges_text(reading.lost)}")
-        if reading.first:
-            say(f"  the first of them: {reading.first}")
-    say(f"{explored.verdict.name} in the {chosen.value} model")
+    for name, reading in readings.items():
+        if reading is not None and reading.coverage.distinct:
+            for line in _told(name, reading, marks):
+                say(line)
+    say(f"{explored.verdict.name} in the {wanted.model.value} model")
     for why in explored.reasons:
         say(f"  {why}")
     told = {
-        "model": chosen.value,
+        "model": wanted.model.value,
         "verdict": explored.verdict.name.lower(),
         "reasons": list(explored.reasons),
         "lost": {
-            name: [list(one) for one in reading.lost]
-            for name, reading in (("certain", explored.certain), ("cautious", explored.cautious))
+            name: [list(one) for one in _lost(reading)]
+            for name, reading in readings.items()
+            if reading is not None
         },
     }
     write_json_object("import-explored", told, json_file)
     return {Verdict.SAFE: 0, Verdict.LOSSY: 1}.get(explored.verdict, 3)
+
+
+def _told(name: str, found: ExploreResult, marks: Sequence[str]) -> Iterator[str]:
+    """What one reading came to, in lines."""
+    from powercut.checkers.wal import ranges_text
+    from powercut.model.verdict import Verdict
+    from powercut_extras.logs.marks import names_of
+
+    covered, lost = found.coverage, _lost(found)
+    yield (
+        f"{name} reading: {covered.distinct:,} distinct states of 2^{covered.legal_log2:.1f} legal "
+        f"ones ({found.model} model) at {covered.instants:,} of {covered.instants_all:,} instants"
+    )
+    if marks:
+        what = f"; marks that are not kept: {names_of(marks, lost)}" if lost else ""
+        yield f"  {covered.lossy} are not as promised{what}"
+    else:
+        yield f"  {covered.lossy} lose something: {ranges_text(lost)}"
+    for finding in found.findings:
+        if finding.verdict is Verdict.LOSSY:
+            first = finding.examples[0]
+            yield f"  in {finding.states:,} states {first.message}"
+            yield f"  the first of them: {first.id}"
+
+
+def _word(found: ExploreResult) -> str:
+    return f"{found.verdict.name} in the {found.model} model"
+
+
+def _lost(found: ExploreResult) -> tuple[LsnRange, ...]:
+    from powercut.model.verdict import Verdict, lsn_ranges
+
+    lossy = (one for one in found.findings if one.verdict is Verdict.LOSSY)
+    return lsn_ranges({lsn for one in lossy for span in one.lsns for lsn in span})
 
 
 def _write(
@@ -112,6 +189,7 @@ def _write(
     from powercut.recording.open_recording import open_disk
     from powercut_extras.logs.imports import as_kept
     from powercut_extras.logs.logs import export_log
+    from powercut_extras.logs.marks import claims_of
 
     opened = open_disk(recording)
     if opened.imported:
@@ -122,7 +200,7 @@ def _write(
             hint="--format state writes crash states",
         )
     timeline = opened.timeline if as_seen else as_kept(opened.timeline)
-    made = export_log(timeline, opened.history, output, sector_size=int(sector))
+    made = export_log(timeline, claims_of(opened), output, sector_size=int(sector))
     say(
         f"{output}: dm-log-writes, {made.entries} entries, {made.flushes} flushes, "
         f"{made.marks} marks, {made.size} bytes"
@@ -149,6 +227,12 @@ def _read(
     no_fua: bool,
     run_id: str | None,
     layout: str | None,
+    filesystem: str | None,
+    mount: str | None,
+    check: str | None,
+    program: str | None,
+    folder: str,
+    budget: str,
     **sizes: int | str,
 ) -> int:
     if base is None:
@@ -156,21 +240,67 @@ def _read(
             f"{source}: is no bundle; a log needs its base image",
             hint="--base IMAGE: the disk as it was before logging began",
         )
-    from powercut_extras.logs.imports import import_recording
+    from powercut_extras.logs.imports import import_recording, report_import
     from powercut_extras.logs.logs import Dialect
 
+    checks = _checks(filesystem, mount, check, program, folder, layout)
     made = import_recording(
         source,
         base=base,
         output=output,
         dialect=Dialect(dialect),
         layout=_layout(run_id, layout, sizes),
+        checks=checks,
+        filesystem=filesystem or "",
         atomic_unit=atomic_unit,
         salvage=salvage,
         closed=closed,
         no_fua=no_fua,
     )
-    return _tell(made.path, judge=layout is not None, json_file=json_file)
+    if checks is None:
+        return _tell(made.path, judge=layout is not None, json_file=json_file)
+    _summarise(made.path, report_import(made), Speaker(json_file))
+    return _explore_for(made.path, budget, json_file)
+
+
+def _checks(
+    filesystem: str | None,
+    mount: str | None,
+    check: str | None,
+    program: str | None,
+    inside: str,
+    layout: str | None,
+) -> LogChecks | None:
+    """What the options ask of each state; None if nothing."""
+    from powercut.workload.program.find import find_program
+    from powercut_extras.logs.checks import LogChecks
+
+    if not (filesystem or mount or check or program):
+        return None
+    if check and program:
+        raise UsageError(
+            "--check and --check-program: a log is asked one of them",
+            hint="--check speaks of marks by their names, --check-program of marks `ack N`",
+        )
+    if layout is not None:
+        raise UsageError(
+            "--layout is for the records of powercut's own workload, which has a reader",
+            hint="leave out --filesystem, --mount and --check, or --run-id and --layout",
+        )
+    options = tuple(option for option in (mount or "").split(",") if option)
+    if not (command := check or program):
+        return LogChecks(mount=options)
+    try:
+        found = find_program(words_of(command))
+    except ValueError as error:
+        raise UsageError(f"--check: {error}") from None
+    return LogChecks(
+        mount=options,
+        command=found.command,
+        program=bool(program),
+        folder=found.folder,
+        inside=inside.strip("/"),
+    )
 
 
 def _layout(
@@ -193,7 +323,7 @@ def _layout(
 class Logs:
     """The port powercut.cli.extras."""
 
-    import_options: Sequence[Option] = (
+    import_options: Sequence[Any] = (
         click.option(
             "--base", type=FILE, help="Of a log: the disk as it was before logging began."
         ),
@@ -206,7 +336,7 @@ class Logs:
         click.option(
             "--atomic-unit",
             type=click.IntRange(1, 1 << 20),
-            default=ATOMIC_UNIT,
+            default=4096,
             show_default=True,
             help="Bytes that the disk is trusted not to tear; the log does not say.",
         ),
@@ -215,6 +345,31 @@ class Logs:
         ),
         click.option("--closed", is_flag=True, help="QEMU was shut down cleanly (qemu only)."),
         click.option("--no-fua", is_flag=True, help="The guest's disk never got FUA (qemu only)."),
+        click.option(
+            "--filesystem",
+            type=click.Choice(["xfs", "ext4", "btrfs", "f2fs"]),
+            help="Of a log: mount each state, and have the file system's own checker look at it.",
+        ),
+        click.option("--mount", metavar="OPTIONS", help="Mount options, with commas."),
+        click.option(
+            "--check",
+            metavar="COMMAND",
+            help="Also called with the folder of each state, and with the name of the last mark in "
+            "POWERCUT_MARK: 0 if it finds what that mark promised, else 1 to 125.",
+        ),
+        click.option(
+            "--check-program",
+            "program",
+            metavar="COMMAND",
+            help="Instead of --check: marks `ack N` are acks, and the program's check judges.",
+        ),
+        click.option(
+            "--folder",
+            default="",
+            metavar="PATH",
+            help="The folder in its file system that a check gets; by default all of it.",
+        ),
+        budget_option(_BUDGET, "Of a log that is checked: a time, or a number of states."),
         click.option("--run-id", help="Run id of the WAL workload: 32 hexadecimal digits."),
         click.option(
             "--layout",
@@ -239,7 +394,7 @@ class Logs:
         click.option("--offset", type=int, default=0, help="Where a raw log begins on the disk."),
         click.option("--path", "inside", default="log", help="Path of the log in its file system."),
     )
-    export_options: Sequence[Option] = (
+    export_options: Sequence[Any] = (
         click.option(
             "--sector",
             type=click.Choice(["512", "4096"]),
@@ -256,6 +411,7 @@ class Logs:
     )
     read = staticmethod(_read)
     tell = staticmethod(_tell)
+    verify = staticmethod(_verify)
     explore = staticmethod(_explore)
     write = staticmethod(_write)
 

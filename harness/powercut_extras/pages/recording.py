@@ -20,6 +20,7 @@ from powercut.report.program_cut import FindingStory, told_of
 from powercut.report.terminal.folder import facts_of as facts_of_folder
 from powercut.report.terminal.folder import finding_stories
 from powercut.scenario.program_text import title_of
+from powercut.store.exploration import read_exploration
 from powercut.store.folder import RECORD, CaptureDir
 from powercut.store.trial_dir import TrialDir
 from powercut.store.witness import read_witness
@@ -134,7 +135,12 @@ def _of_disk(folder: Path) -> dict[str, Any]:
         "looks": [],
     }
     if (folder / IMPORT).is_file():
-        return {**made, "title": folder.name, "place": "an imported log of requests"}
+        made |= {"title": folder.name, "place": "an imported log of requests"}
+        if (explored := read_exploration(directory)) is not None:
+            lossy, states = explored.coverage.lossy, explored.coverage.distinct
+            made["verdict"] = explored.verdict
+            made["said"] = f"{lossy:,} of {states:,} states are not as promised."
+        return made
     record = directory.read_record()
     made["title"] = f"{record.scenario}: {record.cell}, trial {record.trial.number}"
     made["place"] = f"cut {record.trial.trigger}"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from recordings_by_hand import RECORD, RUN_ID, SLOTS, record, recording_of, thre
 import powercut
 from powercut.cli.commands import cli
 from powercut.crash.states import Model
+from powercut.explore.request import Budget
 from powercut.model.contract import DeviceContract, Honour
 from powercut.model.errors import DamagedRecording, UsageError
 from powercut.model.timeline import RequestKind
@@ -23,7 +25,7 @@ from powercut.recording.materialize import materialize
 from powercut.recording.open_recording import find_recording, open_recording
 from powercut.recording.state_names import resolve_state
 from powercut.witness.minimize import minimize
-from powercut_extras.logs.explore import explore_import
+from powercut_extras.logs.explore import USUAL, explore_import
 from powercut_extras.logs.imports import LogLayout, as_kept, import_recording, report_import
 from powercut_extras.logs.logs import Dialect, export_log
 
@@ -107,7 +109,7 @@ def test_the_api_has_its_states_and_no_verdict(tmp_path: Path) -> None:
     ("change", "verdict", "reason"),
     [
         ({"run_id": "ff" * 16}, Verdict.INCONCLUSIVE, "the run id or the layout may be wrong"),
-        (None, Verdict.INCONCLUSIVE, "the layout of the records"),
+        (None, Verdict.INCONCLUSIVE, "nothing can be judged: import it again with --filesystem"),
     ],
 )
 def test_what_is_not_known_is_not_judged(tmp_path: Path, change, verdict, reason) -> None:
@@ -260,14 +262,16 @@ def test_states_under_both_readings(tmp_path: Path) -> None:
         pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
     recording = exported(tmp_path, three_records(flushed=3), [(3, 300)])
     found = explore_import(bring_in(tmp_path, recording))
-    assert (found.certain.lossy, found.cautious.lossy, found.reasons) == (0, 0, ())
+    both = found.certain, found.cautious
+    assert ([one.coverage.lossy for one in both], found.reasons) == ([0, 0], ())
     assert found.verdict is Verdict.SAFE
     assert found.cautious.coverage.exhausted
-    limited = explore_import(find_recording(tmp_path / "imported"), limit=2)
+    two = replace(USUAL, budget=Budget(states=2))
+    limited = explore_import(find_recording(tmp_path / "imported"), two)
     assert limited.verdict is Verdict.INCONCLUSIVE
     assert "not every state was checked" in limited.reasons
     with pytest.raises(UsageError, match="model exact is not meaningful"):
-        explore_import(find_recording(tmp_path / "imported"), model=Model.EXACT)
+        explore_import(find_recording(tmp_path / "imported"), replace(USUAL, model=Model.EXACT))
 
 
 @pytest.mark.parametrize("model", [Model.EPOCH, Model.PREFIX])
@@ -276,10 +280,11 @@ def test_an_early_ack_is_found_by_states_and_by_analysis(tmp_path: Path, model: 
         pytest.skip(f"{WAL_BINARY} is not built: ./powercut builds it")
     recording = exported(tmp_path, three_records(flushed=2))
     directory = bring_in(tmp_path, recording)
-    found = explore_import(directory, model=model)
-    assert found.verdict is Verdict.LOSSY
-    assert found.certain.lost == report_import(directory).exposed
-    state = resolve_state(open_recording(directory.path), found.certain.first)
+    found = explore_import(directory, replace(USUAL, model=model))
+    assert (found.verdict, found.cautious) == (Verdict.LOSSY, None)
+    (finding,) = found.certain.findings
+    assert finding.lsns == report_import(directory).exposed
+    state = resolve_state(open_recording(directory.path), finding.examples[0].id)
     assert state.policy == model.value
 
 

@@ -112,8 +112,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "harness/powercut/explore/state_images.py",
         (
             "digest-of-first-pages",
-            At("AnswerCache.advance", "range(0, len(changed), AT_A_TIME)"),
-            "range(0, min(len(changed), 1), AT_A_TIME)",
+            At("AnswerCache.advance", "range(0, len(changed), Origin.AT_A_TIME)"),
+            "range(0, min(len(changed), 1), Origin.AT_A_TIME)",
             "two disks that differ in many pages count as one",
         ),
     ),

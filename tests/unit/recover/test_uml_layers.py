@@ -53,11 +53,22 @@ def plan(**more):
     return RecoveryPlan.of("ext4", "", "/mnt", ("/bin/wal",), **more)
 
 
-def test_the_plan_ends_with_disks_and_layers(kernel):
-    assert words_of(plan(layers=layers()), kernel)[-7:] == [
-        b"", b"+keys", b"+dm-mod", b"+dm-crypt", LINE.encode(), b"", b"",
+def test_the_plan_ends_with_disks_and_layers_and_who_examines(kernel):
+    assert words_of(plan(layers=layers()), kernel)[-8:] == [
+        b"", b"+keys", b"+dm-mod", b"+dm-crypt", LINE.encode(), b"", b"", b"",
     ]  # fmt: skip
-    assert words_of(plan(), kernel)[-4:] == [b"0", b"", b"", b""]
+    assert words_of(plan(), kernel)[-5:] == [b"0", b"", b"", b"", b""]
+    examined = plan().examined(("/sbin/e2fsck", "-fn"))
+    assert words_of(examined, kernel)[-7:] == [
+        b"", b"", b"/sbin/e2fsck", b"-fn", b"/tmp/disk", b"", b"",
+    ]  # fmt: skip
+
+
+def test_nobody_examines_a_disk_on_which_a_workload_goes_on(kernel):
+    both = plan().going_on(("/bin/wal",), 3).examined(("/sbin/e2fsck", "-fn"))
+    words_of(both, kernel)  # the last of the steps
+    with pytest.raises(UsageError, match="steps of which the recovery kernel knows nothing"):
+        words_of(plan().examined(("/sbin/e2fsck",)).going_on(("/bin/wal",), 3), kernel)
 
 
 def test_pid_1_takes_so_many_lines(kernel):

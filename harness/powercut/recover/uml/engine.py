@@ -32,7 +32,7 @@ from powercut.model.reads import FileRead
 from powercut.model.units import SECTOR
 from powercut.paths import WAL_BINARY
 from powercut.recover.order import EngineOrder
-from powercut.recover.plan import GoOn, HostRoot, Mount, PlanLayers, RecoveryPlan
+from powercut.recover.plan import Examine, GoOn, HostRoot, Mount, PlanLayers, RecoveryPlan
 from powercut.recover.port import FileExtent, FilePlace, ImageWrite, Reads, reads_in
 from powercut.recover.uml.answer import REFUSALS, Trouble, borne_out, observe
 from powercut.recover.uml.boot import Terminal, UbdDisk, UmlProcess, init_binary, unavailable
@@ -609,9 +609,9 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
     """The plan in bytes, for `kernel`: its `boot`th boot for checks, or 0 for a run.
 
     PID 1 knows one order of steps: open or mount, read, and if wanted go on, close, the same
-    again.  Raises UsageError for any other.
+    again; or unmount and examine.  Raises UsageError for any other.
     """
-    mount, go_on = plan.find(Mount), plan.find(GoOn)
+    mount, go_on, examine = plan.find(Mount), plan.find(GoOn), plan.find(Examine)
     point = "" if mount is None else mount.point
     known = RecoveryPlan.of(
         plan.filesystem,
@@ -625,6 +625,8 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
     )
     if go_on is not None:
         known = known.going_on(go_on.command, go_on.records, go_on.seconds)
+    if examine is not None:
+        known = known.examined(examine.command[:-1])
     if known != plan:
         raise UsageError(
             "engine uml cannot recover this disk: its recovery has steps of which the "
@@ -636,6 +638,7 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
     words += ["", *_layers(plan.layers, kernel), ""]
+    words += [*(examine.command if examine is not None else ()), ""]
     return b"".join(word.encode() + b"\0" for word in words)
 
 

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import compress, count, repeat
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +29,7 @@ from powercut.recover.uml.shown import NOTHING_LAID, Laid, ShownWrites
 
 PAGE: Final = 4096
 _LONG: Final = 256  # pages
-AT_A_TIME: Final = 32
-"""Pages that are copied and compared at a time: few enough to stay in a processor's cache."""
-_PLANNED: Final = 128 * AT_A_TIME
+_PLANNED: Final = 4096
 """Pages of which is found out at a time what is to be laid over them."""
 
 Pages = npt.NDArray[np.int64]
@@ -60,6 +58,9 @@ class Origin:
 
     Several may look at one: each has `Changes` of its own.
     """
+
+    AT_A_TIME: ClassVar = 32
+    """Pages that are copied and compared at a time: few enough to stay in a processor's cache."""
 
     def __init__(self, base: Path) -> None:
         size = base.stat().st_size
@@ -119,7 +120,7 @@ class Origin:
         """Builds the pages `touched` anew; returns those whose bytes changed."""
         changed = np.zeros(len(touched), dtype=np.bool_)
         # Each step looks at all writes that are laid one by one, which most states have none of.
-        step = max(1, len(touched)) if self._writes else AT_A_TIME
+        step = max(1, len(touched)) if self._writes else self.AT_A_TIME
         plan: Iterator[Laid] = repeat(NOTHING_LAID)
         for at in range(0, len(touched), step):
             if self._shown is not None and at % _PLANNED == 0:

@@ -68,7 +68,7 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
 
 
 def _numbers(witness: Witness) -> str:
-    number = "LSN" if witness.unit == "record" else "operation"
+    number = "LSN" if witness.unit == "record" else witness.unit
     return f"{number} {words.ranges(witness.lost)}." if witness.lost else "none by number."
 
 
@@ -82,7 +82,7 @@ def _print_confirmation(console: Console, witness: Witness) -> None:
         return  # its check was asked as often as what convicts
     match witness.confirmed:
         case "yes":
-            text, style = "Confirmed: the recorded system itself loses it, too.", ""
+            text, style = f"Confirmed: {words.BORNE_OUT[witness.unit == 'record']}.", ""
         case "no":
             said = _said(witness)
             text, style = f"NOT CONFIRMED: {said}", "bold red"

@@ -136,7 +136,7 @@ function ackLane(l, here) {
     if (exposed) draw(where.group, "rect", { class: "exposed", x, y: where.middle - 3, width: Math.max(Math.min(place(l, instant + exposed), l.right) - x, 1), height: 6 });
     const mark = draw(where.group, "path", { class: gone ? "gone" : "ack", d: gone
       ? "M" + (x - 4) + " " + (where.middle - 7) + "l8 14m0 -14l-8 14" : "M" + x + " " + (where.middle - 8) + "v16" });
-    draw(mark, "title", {}, data.noun + " " + name + " acknowledged at " + ms(instant)
+    draw(mark, "title", {}, named(name) + " acknowledged at " + ms(instant)
       + (gone ? "; lost in this state" : "") + (exposed ? "; exposed for " + ms(exposed) : ""));
   }
 }
@@ -219,7 +219,7 @@ function tellFound() {
   const rows = state.found.map(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]).flat();
   const about = [];
   if (state.verdict) about.push(make("p", {}, make("b", { class: state.verdict }, state.verdict), " " + state.kind + ": " + state.message));
-  if (state.confirmed) about.push(make("p", { class: "soft" }, "confirmed by the recorded system: " + state.confirmed));
+  if (state.confirmed) about.push(make("p", { class: "soft" }, (data.noun === "record" ? "confirmed by the recorded system: " : "asked again, the same was lost: ") + state.confirmed));
   if (state.again) about.push(make("p", { class: "soft" }, "The recovery of this state was cut, too."));
   if (state.moved) about.push(make("p", { class: "soft" }, count(state.moved, "write") + " reached the medium out of order."));
   if (state.name === data.witness) about.push(make("p", {}, "This is the minimised state: see the fewest lost writes below."));
@@ -254,6 +254,10 @@ function tellContents(files, about) {
 
 const tellers = { files: tellFiles, contents: tellContents };
 
+function named(ack) {
+  return data.noun + " " + ack + (ack <= data.names.length ? " (" + data.names[ack - 1] + ")" : "");
+}
+
 function tellAck(here) {
   const one = here.one;
   if (!one || one.left_off) return [];
@@ -267,7 +271,7 @@ function tellAck(here) {
   const text = open.length ? count(open.length, "write") + " had been issued and was not durable: " + by + ". What of it the "
     + data.noun + " needs, the check knows." : "everything that had been issued was durable.";
   const bytes = exposed === null ? "" : exposed ? " Its bytes were exposed for " + ms(exposed) + "." : " Its bytes were durable.";
-  return [heading("The last acknowledgement"), make("p", {}, data.noun + " " + name + ", at " + ms(instant) + ", "
+  return [heading("The last acknowledgement"), make("p", {}, named(name) + ", at " + ms(instant) + ", "
     + (now - instant < 1000 ? "just" : ms(now - instant)) + " before: " + text.replace("writes had been issued and was", "writes had been issued and were") + bytes)];
 }
 

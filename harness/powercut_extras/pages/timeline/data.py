@@ -53,6 +53,7 @@ def timeline_json(source: Source, tell: Tell) -> Json:
         "quoted": quoted(source.path),
         "powercut": command(),
         "noun": source.noun,
+        "names": source.names_of_acks,
         "imported": source.imported,
         "mounts": source.inside is not None,
         "span": source.end_ns - source.start_ns,

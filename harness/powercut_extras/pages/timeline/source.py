@@ -109,6 +109,9 @@ class Source:
 
     problems: tuple[str, ...] = ()
     noun: str = "operation"
+    names_of_acks: tuple[str, ...] = ()
+    """Of marks, in their order."""
+
     imported: bool = False
 
     @cached_property
@@ -186,7 +189,8 @@ def _of_disk(path: Path) -> Source:
         explored=() if explored is None else (("States explored", explored),),
         audit=audit,
         problems=(*recording.gaps, *problems),
-        noun="operation" if recording.known_promises is not None else "record",
+        noun=recording.noun,
+        names_of_acks=recording.names_of_acks,
         imported=recording.imported,
     )
 
