@@ -155,6 +155,11 @@ void clock_end(void);
 bool wait_stopped(pid_t task, int *status); /* between those two; false if it does not stop */
 void end_stragglers(void);
 
+/* What programs with a root write their lines to: a descriptor; -1 and errno.  What nobody took is
+ * forgotten before the next one begins. */
+int lines_open(void);
+void lines_forget(void);
+
 /* As `execute` for the plan's reader, continued from where it was held (warm.c). */
 int execute_warm(enum pcu_step step);
 

@@ -71,21 +71,6 @@ static int collect(int channel, enum pcu_step step)
     return page->step == PCU_STEP_NONE ? 0 : -1;
 }
 
-/* Copies what a program with a root has written: lines, which are not for PID 1 to read. */
-static int collect_lines(int channel, enum pcu_step step)
-{
-    off_t size = lseek(channel, 0, SEEK_END);
-
-    if (size < 0 || (uint64_t)size > page->capacity - page->answer) {
-        errno = EFBIG;
-        return fail(step, "lines of the program");
-    }
-    if (pread(channel, area + page->answer, (size_t)size, 0) != (ssize_t)size)
-        return fail(PCU_STEP_CHECK, "read the lines of the program");
-    page->answer += (uint64_t)size;
-    return 0;
-}
-
 /* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all
  * that it shares with the controller, would cost more than most programs run for. */
 pid_t start(char *const argv[], int channel, bool traced)
@@ -126,13 +111,35 @@ void end_stragglers(void)
     warm_gone();
 }
 
+/* What programs with a root say: lines, which are not for PID 1 to read.  A pipe, and not a file: a
+ * program may open its descriptor by the name that /proc has for it, and begins anew in a file. */
+static int said[2] = {-1, -1};
+
+int lines_open(void)
+{
+    if (said[0] < 0 &&
+        (pipe2(said, O_CLOEXEC) != 0 || fcntl(said[0], F_SETFL, O_NONBLOCK) != 0))
+        return -1;
+    return fcntl(said[1], F_DUPFD_CLOEXEC, 0);
+}
+
+void lines_forget(void)
+{
+    char rest[4096];
+
+    while (said[0] >= 0 && read(said[0], rest, sizeof rest) > 0)
+        ;
+}
+
 static int open_channel(void)
 {
     struct termios settings;
     int fd;
 
-    if ((page->flags & PCU_FLAG_LIVE) == 0)
-        return memfd_create("channel", MFD_CLOEXEC);
+    if ((page->flags & PCU_FLAG_LIVE) == 0) {
+        lines_forget();
+        return plan.root != NULL ? lines_open() : memfd_create("channel", MFD_CLOEXEC);
+    }
     fd = open(LINES, O_WRONLY | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || tcgetattr(fd, &settings) != 0)
         return -1;
@@ -168,25 +175,61 @@ static bool is_over(void)
     return request_end_ns != 0 && now_ns() >= request_end_ns;
 }
 
-/* Waits for a program and buries the orphans of others; false if its time was over, and it was
- * ended. */
-static bool wait_for(pid_t child, int *status)
+/* Takes what is in the pipe; the bytes, 0 at its end, -1 and errno. */
+static ssize_t take_lines(int from)
 {
-    bool in_time = true;
-    pid_t ended;
+    ssize_t got;
 
-    clock_begin();
+    if (page->answer == page->capacity) {
+        errno = EFBIG;
+        return -1;
+    }
+    do
+        got = read(from, area + page->answer, page->capacity - page->answer);
+    while (got < 0 && errno == EINTR);
+    if (got > 0)
+        page->answer += (uint64_t)got;
+    return got;
+}
+
+/* Buries whoever has ended; whether `child` has. */
+static bool buried(pid_t child, int *status)
+{
+    pid_t ended;
+    int how;
+
+    while ((ended = waitpid(-1, &how, WNOHANG)) > 0)
+        if (ended == child) {
+            *status = how;
+            return true;
+        }
+    return false;
+}
+
+/* Waits for a program, and takes its lines if it has a root; false if its time was over, or it said
+ * more than there is room for, and it was ended. */
+static bool wait_for(pid_t child, int *status, int *error)
+{
+    int program = (int)syscall(SYS_pidfd_open, child, 0);
+    struct pollfd polled[] = {{program, POLLIN, 0}, {plan.root != NULL ? said[0] : -1, POLLIN, 0}};
+    bool over;
+
+    if (program < 0)
+        die("pidfd_open");
+    *error = 0;
     do {
-        ended = waitpid(-1, status, 0);
-        if (in_time && ended != child && is_over()) {
-            in_time = false;
+        poll(polled, 2, 50);
+        while (*error == 0 && polled[1].fd >= 0 && take_lines(said[0]) > 0)
+            ;
+        over = is_over() || page->answer == page->capacity;
+        if (over && *error == 0) {
+            *error = page->answer == page->capacity ? EFBIG : ETIME;
+            polled[1].fd = -1;
             kill(child, SIGKILL);
         }
-    } while (ended != child && (ended > 0 || errno == EINTR));
-    if (ended != child)
-        die("waitpid");
-    clock_end();
-    return in_time;
+    } while (!buried(child, status));
+    close(program);
+    return *error == 0;
 }
 
 bool wait_stopped(pid_t task, int *status)
@@ -202,20 +245,25 @@ bool wait_stopped(pid_t task, int *status)
 /* Waits for a program, and takes its lines or messages; how it ended. */
 static int finish(char *const argv[], pid_t child, int channel, bool warm, enum pcu_step step)
 {
-    int result = 0, status;
-    bool in_time = true;
+    int result = 0, status, error = 0;
+    bool live = (page->flags & PCU_FLAG_LIVE) != 0;
 
-    if ((page->flags & PCU_FLAG_LIVE) != 0)
+    if (live)
         wait_listening(child, &status, (page->flags & PCU_FLAG_FOLDER) == 0);
     else
-        in_time = wait_for(child, &status);
+        wait_for(child, &status, &error);
     if (plan.root != NULL && !(warm && warm_is_alone()))
         end_stragglers();
     page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-    if ((page->flags & PCU_FLAG_LIVE) == 0)
-        result = plan.root == NULL ? collect(channel, step) : collect_lines(channel, step);
+    if (!live && plan.root == NULL)
+        result = collect(channel, step);
+    while (!live && plan.root != NULL && error == 0 && take_lines(said[0]) > 0)
+        ; /* what was said before all had ended */
     close(channel);
-    if (result == 0 && !in_time) {
+    if (result == 0 && page->answer == page->capacity) {
+        errno = EFBIG;
+        result = fail(step, "lines of the program");
+    } else if (result == 0 && error == ETIME) {
         errno = 0;
         result = fail(step, "%s did not end within %.3g s", argv[0], page->limit_ms / 1e3);
     } else if (result == 0 && page->status != 0) {
@@ -246,23 +294,6 @@ int execute_warm(enum pcu_step step)
     pid_t child = warm_start(&channel);
 
     return child < 0 ? execute(plan.reader, step) : finish(plan.reader, child, channel, true, step);
-}
-
-/* Takes what is in the pipe; the bytes, 0 at its end, -1 and errno. */
-static ssize_t take_lines(int lines)
-{
-    ssize_t got;
-
-    if (page->answer == page->capacity) {
-        errno = EFBIG;
-        return -1;
-    }
-    do
-        got = read(lines, area + page->answer, page->capacity - page->answer);
-    while (got < 0 && errno == EINTR);
-    if (got > 0)
-        page->answer += (uint64_t)got;
-    return got;
 }
 
 /* How many lines from `begin` on say that an operation is durable. */

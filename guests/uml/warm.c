@@ -234,7 +234,7 @@ void warm_prepare(void)
 
     if (held.task != 0 || held.failures == TRIES)
         return;
-    held.channel = memfd_create("channel", MFD_CLOEXEC);
+    held.channel = lines_open();
     held.tid = 0;
     held.task = held.channel < 0 ? -1 : start(plan.reader, held.channel, true);
     if (held.task < 0) {
@@ -312,8 +312,7 @@ pid_t warm_start(int *channel)
 
     if (held.task == 0)
         return -1;
-    if (ftruncate(held.channel, 0) != 0 || lseek(held.channel, 0, SEEK_SET) != 0)
-        return -1;
+    lines_forget();
     *channel = fcntl(held.channel, F_DUPFD_CLOEXEC, 0);
     if (*channel < 0)
         return -1;

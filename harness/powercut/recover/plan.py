@@ -82,8 +82,7 @@ class Examine:
     command: tuple[str, ...]
 
 
-EXAMINED: Final = "/tmp/disk"
-"""As guests/uml/init.h says."""
+EXAMINED: Final = "/tmp/disk"  # as guests/uml/init.h says
 
 Step = OpenImage | OpenDevice | Mount | Read | GoOn | Unmount | CloseDevice | Examine
 

@@ -62,10 +62,9 @@ class FilePlace:
 
 
 class RecoveryEngine(AbstractContextManager[Any], Protocol):
-    """A sandboxed system that recovers one disk state after the other.
+    """A sandboxed system that recovers one state after the other; its end ends what it started.
 
-    Leaving the context ends whatever it started.  Between two
-    states nothing leaks: no cached block, no write of the previous recovery.
+    Between two states nothing leaks: no cached block, no write of the previous recovery.
     """
 
     def start(self, *, timeout_s: float) -> None:

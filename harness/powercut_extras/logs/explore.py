@@ -151,9 +151,7 @@ class LogLastWord(DiskLastWord):
             return ""
         if lost & _lost(_of_whole(self.recorded, states, state.instant, promise)):
             return ""
-        return (
-            f"with nothing missing, too, since it was there when it was promised: {found.message}"
-        )
+        return f"with nothing missing, too, and it was there when it was promised: {found.message}"
 
 
 def _lost(findings: Iterable[Finding]) -> set[tuple[FindingKind, LsnRange | None]]:

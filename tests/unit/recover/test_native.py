@@ -228,6 +228,13 @@ def test_a_check_that_fails_hangs_or_leaves_a_daemon(sandbox):
     assert [run(box, tree(1))[:2] for _ in range(3)] == [(0, b"0\n")] * 3
 
 
+@needs_bubblewrap
+def test_lines_are_all_there_by_whatever_name_the_descriptor_was_opened(sandbox):
+    make, run = sandbox
+    box = make("echo = 1 >&3; echo = 2 >/proc/self/fd/3; sh -c 'echo = 3 >>/dev/fd/3'")
+    assert [run(box, tree(1))[:2] for _ in range(2)] == [(0, b"= 1\n= 2\n= 3\n")] * 2
+
+
 class FakeGuest:
     """Says of a state what it is told to; hands the same tree over for the same writes."""
 

@@ -73,10 +73,15 @@ int main(int argc, char *argv[])
     file = open(path, O_RDONLY);
     got = read(file, seen + strlen(seen), 64);
     dprintf(3, "%sx %u started\n", seen, started);
+    if (strcmp(argv[1], "name") == 0 && (file = open("/proc/self/fd/3", O_WRONLY | O_TRUNC)) >= 0)
+        dprintf(file, "by name\n");
+    if (strcmp(argv[1], "much") == 0)
+        for (file = 0; file < 40000; file++)
+            dprintf(3, "= %07d\n", file);
     if (strcmp(argv[1], "stray") == 0 && fork() == 0)
         for (;;)
             pause();
-    return got > 0 && lseek(3, 0, SEEK_CUR) < 64 ? 0 : 8;
+    return got > 0 ? 0 : 8;
 }
 """
 
@@ -148,3 +153,19 @@ def test_each_state_is_told_by_itself_and_what_can_be_held_is_started_once(progr
             assert anew.lines.startswith(b"= 1\n")
             assert anew.lines.splitlines()[1] not in started
         assert engine.boots == 1
+
+
+def test_lines_are_all_there_by_whatever_name_the_descriptor_was_opened(program, states):
+    """As Java, and `echo > /proc/self/fd/3`, must: a file would begin anew.  And more of them than
+    a pipe holds."""
+    base, writes = states
+    with UmlEngine(base, plan(program, "name")) as engine:
+        engine.start(timeout_s=WAIT_S)
+        for look in (engine.recover, engine.sample, engine.sample):
+            for number, state in enumerate(writes, 1):
+                first, _, last = look(state, timeout_s=WAIT_S).lines.splitlines()
+                assert (first, last) == (b"= %d" % number, b"by name")
+        engine.follow(plan(program, "much"), timeout_s=WAIT_S)
+        for look in (engine.recover, engine.sample):
+            lines = look(writes[0], timeout_s=WAIT_S).lines.splitlines()
+            assert (len(lines), lines[-1]) == (40_002, b"= 0039999")

@@ -28,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict, TypeVar
 
@@ -273,20 +274,23 @@ class Checker:
         return answer
 
     def _once(self, deadline: float) -> tuple[Answer, str]:
-        with tempfile.TemporaryFile() as lines, tempfile.TemporaryFile() as said:
+        with tempfile.TemporaryFile() as said, ThreadPoolExecutor(1) as pool:
+            # No file: who opens it anew by its name in /proc would begin at its beginning.
             process = subprocess.Popen(
-                ["/bin/sh", "-c", 'exec "$@" 3>&0 0</dev/null', "sh", *self._check],
-                cwd=self._folder, env=self._environment, stdin=lines, stdout=said, stderr=said,
+                ["/bin/sh", "-c", 'exec "$@" 3>&1 1>&2', "sh", *self._check],
+                cwd=self._folder, env=self._environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=said,
             )  # fmt: skip
+            assert process.stdout is not None
+            lines = pool.submit(process.stdout.read, LINES_MAX + 1)
             try:
                 status = process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 status = None
             end_others()
-            lines.seek(0)
+            told = lines.result()
             said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_MAX))
             text = said.read().decode(errors="replace")
-            told = lines.read(LINES_MAX + 1)
             if len(told) > LINES_MAX:  # what is missing would look lost
                 return (_TOO_MUCH, b""), f"it says more than {LINES_MAX >> 20} MiB"
             return (status, told), text

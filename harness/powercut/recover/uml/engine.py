@@ -637,8 +637,7 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
     words += [*(go_on.command if go_on is not None else ()), "", *_root(plan.host, boot)]
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
-    words += ["", *_layers(plan.layers, kernel), ""]
-    words += [*(examine.command if examine is not None else ()), ""]
+    words += ["", *_layers(plan.layers, kernel), "", *(examine.command if examine else ()), ""]
     return b"".join(word.encode() + b"\0" for word in words)
 
 
