@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from marked_log import MarkedLog
 from process_tree import descendants, has_ended, wait_until
 
 from powercut.paths import EXAMPLES
 from powercut.recover.uml.boot import unavailable
+from powercut_extras.logs.checks import LogChecks
+from powercut_extras.logs.imports import import_recording
 
 pytestmark = [
     pytest.mark.vm,
@@ -56,6 +59,14 @@ VERBS = {
         ),
         "check-guard",
     ),
+    "explore": Verb(("explore", "log/imported", "--budget", "1h"), "linux.uml"),
+    "import": Verb(
+        (
+            *("import", "log/log", "--base", "log/base.img", "-o", "other"),
+            *("--filesystem", "ext4", "--budget", "1h"),
+        ),
+        "linux.uml",
+    ),
 }
 
 
@@ -64,6 +75,10 @@ def ended(verb: Verb, folder: Path, number: signal.Signals, wait_s: float | None
     that it had started may go on."""
     (folder / "long.yaml").write_text(LONG)
     (folder / "folder").mkdir()
+    if "log" in " ".join(verb.words):
+        log = MarkedLog(folder / "log").make()
+        where = {"base": log.base, "output": log.folder / "imported"}
+        import_recording(log.log, **where, checks=LogChecks())
     running = subprocess.Popen(
         [sys.executable, "-m", "powercut.cli.main", *verb.words],
         cwd=folder,
