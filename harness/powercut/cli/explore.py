@@ -29,7 +29,7 @@ from powercut.cli.options import (
     root_seed_option,
     run_check_option,
 )
-from powercut.cli.output import console_beside, write_json
+from powercut.cli.output import console_beside, write_json, write_json_object
 from powercut.cli.works_on import require_works_on
 from powercut.model.errors import UsageError
 from powercut.recording.sealed import SealedTrial
@@ -226,7 +226,8 @@ def _explore_trials(
         statuses.append(
             _status(sealed.directory, result.verdict if judged is None else judged.verdict)
         )
-    write_json(_as_json(results), json_file)
+    told = [result.model_dump(mode="json") for result in results]
+    write_json_object("explorations", {"explorations": told}, json_file)
     return max(statuses, key=(0, 3, 1).index)
 
 
@@ -304,13 +305,3 @@ def _progress(console: Console, recording: Path, wanted: ExploreRequest) -> Iter
     with bar:
         task = bar.add_task(" ".join(recording.resolve().parts[-2:]), total=total, text="opening")
         yield show
-
-
-def _as_json(results: Sequence[ExploreResult]) -> str:
-    import json
-
-    value = {
-        "format": "powercut-explorations/1",
-        "explorations": [result.model_dump(mode="json") for result in results],
-    }
-    return json.dumps(value, indent=1)

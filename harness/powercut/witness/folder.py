@@ -7,7 +7,7 @@ command, and, if it loses something, made and checked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -178,7 +178,9 @@ def _taken_by(
         if tried < _TRIED_MAX and (without := _without(space, state, index)) is not None:
             tried += 1
             if operation not in judge.judge(without).lsns:
-                what = _sentence(story, index)
+                what, change = _sentence(story, index), space.rows[index].change
+                if isinstance(change, SizeChange) and change.at_least:
+                    what += " (a size without its bytes, as ext4 with data=writeback leaves it)"
                 return f"{what} survived, and without it operation {operation} would be there"
     if fixed:
         return f"{_sentence(story, fixed[0])} came after the ack, too, and is durable"
@@ -202,15 +204,18 @@ def _takers(space: FolderSpace, state: CrashState, acked_ns: int) -> Iterator[in
     come first, and of each kind the last.
     """
     there = space.application_order(state).tolist()
+    whole = set(state.survivors) - {kept.write for kept in state.torn}
+    gone = set(space.volatile(state.instant).tolist()) - whole
+    lacking = {space.rows[at].request.object for at in gone}
     since = [at for at in reversed(there) if space.rows[at].request.submitted_ns > acked_ns]
     for index in sorted(since, key=lambda at: space.rows[at].change is None):
-        if _takes(space, index, space.rows[index]):
+        if _takes(space, index, space.rows[index], lacking):
             yield index
 
 
-def _takes(space: FolderSpace, index: int, row: Row) -> bool:
+def _takes(space: FolderSpace, index: int, row: Row, lacking: Container[int]) -> bool:
     if isinstance(row.change, SizeChange):
-        return not row.change.at_least
+        return not row.change.at_least or row.request.object in lacking
     if isinstance(row.change, NameChange):
         return row.request.op in _TAKING
     if row.change is not None or row.kind is RequestKind.FLUSH:

@@ -91,7 +91,11 @@ class FolderStory:
             return f"the sync of {self._needed(row)} after it was still in flight"
         if covering:
             return "only fdatasync came after it, which leaves names for later"
-        text = self._unsynced(row)
+        needed = self._needed(row)
+        text = f"no sync of {needed} came after it"
+        begun = (one for one in self._syncs if one.request.submitted_ns <= done)
+        if any(one.request.completed_ns > done and self._covers(one, row) for one in begun):
+            text = f"the sync of {needed} had begun before it was done, and need not cover it"
         if later:
             names = list(dict.fromkeys(self._names.synced(sync.request) for sync in later))
             more = f" and {len(names) - _SHOWN_OTHERS} more" if len(names) > _SHOWN_OTHERS else ""
@@ -117,9 +121,6 @@ class FolderStory:
         if self.space.promise is Promise.POSIX:
             return parent
         return f"{self._names.subject(row)} or {parent}"
-
-    def _unsynced(self, row: Row) -> str:
-        return f"no sync of {self._needed(row)} came after it"
 
     def events(
         self, lost: Sequence[DroppedWrite], operation: int | None

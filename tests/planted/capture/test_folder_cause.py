@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from powercut.campaign.folder import CaptureOrder, record_folder
-from powercut.crash.folder_rows import Promise
+from powercut.crash.folder_rows import Promise, SizeChange
 from powercut.crash.states import CrashState
 from powercut.explore.folder_judge import FolderJudge
 from powercut.explore.request import Budget
@@ -133,6 +133,49 @@ def test_an_ack_that_came_too_early_is_told_as_that(tmp_path: Path) -> None:
 def test_a_table_that_is_durable_first_takes_nothing_away(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="loses nothing"):
         witness_of(tmp_path, recorded(tmp_path, "in-order"), "durable@cut")
+
+
+APPENDS = """if True:
+    import os, sys
+    folder, lines = sys.argv[1], int(os.environ["POWERCUT_FD"])
+    log = os.open(folder + "/log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    os.sync()
+    os.write(lines, b"ready\\n")
+    for n in (1, 2, 3):
+        os.write(lines, b"? %d\\n" % n)
+        os.write(log, b"%d\\n" % n)
+        if n < 3:
+            os.fsync(log)
+            os.write(lines, b"+ %d\\n" % n)
+"""
+
+
+def test_a_size_that_survives_without_its_bytes_is_named(tmp_path: Path) -> None:
+    """Of an append under way, which leaves zeroes where a store no longer opens."""
+    folder, scratch = tmp_path / "folder", tmp_path / "states"
+    folder.mkdir()
+    scratch.mkdir()
+    directory = CaptureDir.create(tmp_path / "recording")
+    command = (sys.executable, "-I", "-S", "-c", APPENDS, str(folder))
+    record_folder(CaptureOrder(folder, command, (), 0, 60.0, 4096, 1), directory)
+    recording = open_capture(directory)
+    space, cut = recording.under(JOURNAL).space, recording.record.cut_ns
+    sizes = [
+        at for at in space.volatile(cut).tolist() if isinstance(space.rows[at].change, SizeChange)
+    ]
+    state = save_state(recording.under(JOURNAL), CrashState(cut, tuple(sizes)))
+
+    def opens(state: Path, _: object) -> Observation:
+        zeroes = b"\0" in (state / "log").read_bytes()
+        return Observation(()) if zeroes else numbers(state)
+
+    with FolderJudge(recording.under(JOURNAL), opens, scratch) as judge:
+        witness = minimize_folder(recording, judge, state, budget=Budget(states=200))
+    assert [str(span) for span in witness.lost] == ["1-2"]
+    assert witness.cause.endswith(
+        "(a size without its bytes, as ext4 with data=writeback leaves it) survived, and without "
+        "it operation 1 would be there."
+    )
 
 
 # Acknowledges what is in a mapping, whose page is written back once the file is closed.
