@@ -292,6 +292,7 @@ def _problem_of_going_on(recording: DiskRecording, kernel: UmlKernel | None, rec
 # killed.
 
 _END_S: Final = 10.0
+_HURRY_S: Final = 0.5  # for one that is busy when a signal ends the exploration
 _BATCH_S: Final = 3600.0  # a batch of states that all hang, twice
 
 Pipe = multiprocessing.connection.Connection
@@ -362,7 +363,7 @@ class WorkerPool(ResourceOwner):
 
 
 class _Ending(AbstractContextManager[None]):
-    """Ends a worker: in order, and if it does not listen, at once."""
+    """Ends a worker: in order, and if it does not listen, or nobody may wait, at once."""
 
     def __init__(self, process: Any, pipe: Pipe) -> None:
         self._process = process
@@ -371,9 +372,9 @@ class _Ending(AbstractContextManager[None]):
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._pipe.close()
-        self._process.join(_END_S)
+        self._process.join(_HURRY_S if kind is KeyboardInterrupt else _END_S)
         if self._process.is_alive():
             self._process.kill()
             self._process.join(_END_S)
