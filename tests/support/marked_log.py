@@ -40,6 +40,9 @@ class MarkedLog:
     again: frozenset[int] = frozenset()
     """Files that are removed after their mark, and flushed, and then made again, and marked."""
 
+    marks: bool = True
+    """False: as QEMU's blklogwrites has it, which knows none."""
+
     _entries: list[bytes] = field(default_factory=list)
     _image: bytes = b""
 
@@ -96,6 +99,8 @@ class MarkedLog:
         self._entries.append(head.ljust(self.sector, b"\0") + data)
 
     def _mark(self, name: str) -> None:
+        if not self.marks:
+            return
         self._entry(0, b"", MARK, name.encode())
 
     def check(self) -> Path:

@@ -29,6 +29,7 @@ from powercut.witness.minimize import minimize
 from powercut_extras.logs.checks import LogChecks
 from powercut_extras.logs.explore import explore_import
 from powercut_extras.logs.imports import import_recording
+from powercut_extras.logs.logs import Dialect
 
 AT_MARKS = ExploreRequest(
     model=Model.EXACT,
@@ -48,9 +49,9 @@ def a_kernel() -> None:
 
 def brought_in(log: MarkedLog, check: Path | None = None, **more) -> TrialDir:
     command = () if check is None else (str(check),)
-    checks = LogChecks(command=command, folder=str(log.folder), **more)
+    checks = LogChecks(command=command, folder=str(log.folder))
     output = log.folder / "imported"
-    return import_recording(log.log, base=log.base, output=output, checks=checks)
+    return import_recording(log.log, base=log.base, output=output, checks=checks, **more)
 
 
 @pytest.mark.parametrize("sector", [512, 4096])
@@ -174,6 +175,18 @@ def test_a_log_without_a_check_is_mounted_and_its_file_system_checked(tmp_path: 
     directory = brought_in(log)
     assert explore_import(directory, AT_MARKS).verdict is Verdict.SAFE
     assert explore_import(directory, ANYWHERE).verdict is Verdict.LOSSY
+
+
+def test_a_log_of_qemu_has_no_marks_and_its_states_are_judged_all_the_same(tmp_path: Path) -> None:
+    qemu = {"dialect": Dialect.QEMU, "closed": True, "no_fua": True}
+    log = MarkedLog(tmp_path / "plain", files=2, marks=False).make()
+    found = explore_import(brought_in(log, **qemu), ANYWHERE)
+    assert found.verdict is Verdict.LOSSY
+    assert "e2fsck -fn finds errors" in found.certain.findings[0].examples[0].message
+    asked = MarkedLog(tmp_path / "asked", files=2, marks=False).make()
+    kept = explore_import(brought_in(asked, asked.check(), **qemu), AT_MARKS)
+    assert kept.verdict is Verdict.INCONCLUSIVE
+    assert "nothing was promised: the log has no mark, and the check was not called" in kept.reasons
 
 
 def test_a_file_system_that_keeps_its_promises_and_one_that_sends_no_flush(
