@@ -30,6 +30,7 @@ from mutants import (
     judging,
     lending,
     levels,
+    logs,
     orders,
     presses,
     programs,
@@ -53,6 +54,7 @@ MUTANTS = (
     *lending.MUTANTS,
     *presses.MUTANTS,
     *edges.MUTANTS,
+    *logs.MUTANTS,
 )
 
 

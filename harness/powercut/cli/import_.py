@@ -29,8 +29,8 @@ def import_(
 
     SOURCE is a bundle, or a log with --base.
 
-    Of a log without --run-id and --layout only the requests are known: its states can be
-    exported, and nothing can be judged.
+    A log is judged by its marks with --filesystem, --check or --check-program, and as that of
+    powercut's own workload with --run-id and --layout. Else its states can be exported.
 
     Exit status: 0 all is there; 3 it is not whole, or not what it was. Of a log that is judged: 0
     SAFE, 1 LOSSY, 3 INCONCLUSIVE.

@@ -55,6 +55,7 @@ CERTIFY = Suite(
         ),
     ),
 )
+LOGS = Suite("logs of others", (), (pytest("tests/vm/recording/test_logs_checked.py"),))
 DEFINED = Suite(
     "definitions",
     (),
