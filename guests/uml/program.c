@@ -206,30 +206,28 @@ static bool buried(pid_t child, int *status)
     return false;
 }
 
-/* Waits for a program, and takes its lines if it has a root; false if its time was over, or it said
- * more than there is room for, and it was ended. */
-static bool wait_for(pid_t child, int *status, int *error)
+/* Waits for a program, and takes its lines if it has a root; ETIME if its time was over, EFBIG if it
+ * said more than there is room for: then it was ended. */
+static int wait_for(pid_t child, int *status)
 {
+    int error = 0;
     int program = (int)syscall(SYS_pidfd_open, child, 0);
     struct pollfd polled[] = {{program, POLLIN, 0}, {plan.root != NULL ? said[0] : -1, POLLIN, 0}};
-    bool over;
 
     if (program < 0)
         die("pidfd_open");
-    *error = 0;
     do {
         poll(polled, 2, 50);
-        while (*error == 0 && polled[1].fd >= 0 && take_lines(said[0]) > 0)
+        while (polled[1].fd >= 0 && take_lines(said[0]) > 0)
             ;
-        over = is_over() || page->answer == page->capacity;
-        if (over && *error == 0) {
-            *error = page->answer == page->capacity ? EFBIG : ETIME;
+        if (error == 0 && (is_over() || page->answer == page->capacity)) {
+            error = page->answer == page->capacity ? EFBIG : ETIME;
             polled[1].fd = -1;
             kill(child, SIGKILL);
         }
     } while (!buried(child, status));
     close(program);
-    return *error == 0;
+    return error;
 }
 
 bool wait_stopped(pid_t task, int *status)
@@ -251,7 +249,7 @@ static int finish(char *const argv[], pid_t child, int channel, bool warm, enum 
     if (live)
         wait_listening(child, &status, (page->flags & PCU_FLAG_FOLDER) == 0);
     else
-        wait_for(child, &status, &error);
+        error = wait_for(child, &status);
     if (plan.root != NULL && !(warm && warm_is_alone()))
         end_stragglers();
     page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));

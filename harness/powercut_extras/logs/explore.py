@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Crash states of an imported log, under both of its readings.
 
-States are those of the models `epoch` and `prefix`; `exact` needs to know which writes
-were in flight, and no such log says so (docs/formats/dm-log-writes.md).  What follows:
+Of powercut's own records they are those of the models `epoch` and `prefix`, of a log whose states
+are checked also those of `exact`: what was in flight across a flush no such log says
+(docs/formats/dm-log-writes.md).  What follows:
 
 1. a state of the certain reading loses something, and the log has no doubts: LOSSY;
-2. no state of the cautious reading loses anything, all of them were checked, and the log
-   is whole and without doubts: SAFE, as far as the model goes;
+2. no state of the cautious reading loses anything, enough of them were checked
+   (`_not_looked_at`), and the log is whole and without doubts: SAFE, as far as the model goes;
 3. everything else: INCONCLUSIVE.
 
 Of a check that is not powercut's own it has to be shown first that it sees: on the base image,
@@ -21,7 +22,7 @@ The exploration of the certain reading is kept beside the recording, whose state
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -32,6 +33,7 @@ from powercut.explore.disks import DiskMedium
 from powercut.explore.explorer import ExplorerRun
 from powercut.explore.request import ExploreRequest, Listener
 from powercut.explore.state_judge import StateJudge, open_judge
+from powercut.model.confidence import STATES_MIN
 from powercut.model.errors import HostError, UsageError
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
 from powercut.recording.disk import DiskRecording
@@ -63,6 +65,8 @@ class ImportExploration:
 
     verdict: Verdict
     reasons: tuple[str, ...]
+    marks: tuple[str, ...] = ()
+    """The names of what is lost by number; empty if it has none."""
 
     @property
     def as_kept(self) -> ExploreResult:
@@ -97,15 +101,16 @@ def explore_import(
         doubts = _doubts_of_checks(certain, judge) if isinstance(certain, CheckedLog) else ()
     run = ExplorerRun(LogMedium(certain, wanted, choice), wanted, on_event)
     if doubts:  # nothing would follow from it
-        return ImportExploration(run.result(), None, Verdict.INCONCLUSIVE, doubts)
-    found, careful = run.explore(), None
-    if found.verdict is not Verdict.LOSSY or certain.doubts:
-        cautious = open_import(directory, cautious=True)
-        medium = LogMedium(cautious, wanted, choice, cautious=True)
-        careful = ExplorerRun(medium, wanted, on_event, keep=False).explore()
-    judged = _judged(found, careful, certain)
+        judged = ImportExploration(run.result(), None, Verdict.INCONCLUSIVE, doubts)
+    else:
+        found, careful = run.explore(), None
+        if found.verdict is not Verdict.LOSSY or certain.doubts:
+            cautious = open_import(directory, cautious=True)
+            medium = LogMedium(cautious, wanted, choice, cautious=True)
+            careful = ExplorerRun(medium, wanted, on_event, keep=False).explore()
+        judged = _judged(found, careful, certain)
     write_exploration(directory, judged.as_kept)
-    return judged
+    return replace(judged, marks=certain.names_of_acks)
 
 
 class LogMedium(DiskMedium):
@@ -243,12 +248,17 @@ def _judged(
 
 def _not_looked_at(certain: ExploreResult, cautious: ExploreResult) -> Iterator[str]:
     """Of a weaker model all states have to be checked, of the exact one those just after marks, or
-    as many as would have met one bad promise in `_RARE`."""
+    as many as would have met one bad promise in `_RARE`; and `STATES_MIN`, as of a program, unless
+    there are no more.
+    """
     covered = [certain.coverage, cautious.coverage]
     if certain.model != Model.EXACT.value:
         if not all(one.exhausted for one in covered):
             yield "not every state was checked"
         return
+    fewest = min(covered, key=lambda one: one.distinct)
+    if fewest.distinct < STATES_MIN and not fewest.exhausted:
+        yield f"only {fewest.distinct} states were checked: give a larger --budget"
     for acks in (one.at_acks for one in covered if one.at_acks is not None):
         met = max((one.met for one in acks.chances if one.one_in == _RARE), default=0.0)
         if acks.looked_at < acks.acks and met < _ENOUGH:

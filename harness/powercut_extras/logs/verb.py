@@ -40,22 +40,25 @@ def _tell(directory: Path, *, judge: bool = True, json_file: Path | None = None)
     from powercut.store.exploration import read_exploration
     from powercut_extras.logs.imports import report_import
 
-    say = Speaker(json_file)
-    report = report_import(find_recording(directory))
+    say, trial = Speaker(json_file), find_recording(directory)
+    report = report_import(trial)
     _summarise(directory, report, say)
-    judged = report.record.log is not None
-    if judged:
+    verdict = None
+    if report.record.log is not None:
+        verdict = report.verdict
         say(f"acknowledged: {report.acked} records")
         say(f"acknowledged too early, for certain: {ranges_text(report.exposed)}")
         say(f"acknowledged too early, perhaps: {ranges_text(report.perhaps)}")
         say(f"{report.verdict.name}" + "".join(f"\n  {why}" for why in report.reasons))
     else:
         say.gaps(report.reasons)
-    if report.record.checks is not None:
-        explored = read_exploration(find_recording(directory))
-        for line in () if explored is None else _told("certain", explored, report.named_marks):
+    if report.record.checks is not None and (explored := read_exploration(trial)) is not None:
+        verdict = explored.verdict
+        for line in _told("certain", explored, report.named_marks):
             say(line)
-        say("not judged yet: `powercut explore` does" if explored is None else _word(explored))
+        say(f"{verdict.name} in the {explored.model} model")
+    elif report.record.checks is not None:
+        say("not judged yet: `powercut explore` does")
     told = {
         "source": report.record.source,
         "entries": report.entries,
@@ -63,7 +66,7 @@ def _tell(directory: Path, *, judge: bool = True, json_file: Path | None = None)
         "flushes": report.flushes,
         "marks": list(report.marks),
         "acknowledged": report.acked,
-        "verdict": report.verdict.name.lower() if judged else None,
+        "verdict": None if verdict is None else verdict.name.lower(),
         "reasons": list(report.reasons),
     }
     write_json_object("import", told, json_file)
@@ -101,7 +104,7 @@ def _verify(directory: Path, *, json_file: Path | None) -> int:
 
 def _explore_for(directory: Path, budget: str, json_file: Path | None) -> int:
     """As `powercut explore` does, with its progress."""
-    words = ["explore", str(directory), "--budget", budget]
+    words = ["explore", str(directory.resolve()), "--budget", budget]
     words += [] if json_file is None else ["--json", str(json_file)]
     return cast(int, cli.main(words, standalone_mode=False))
 
@@ -114,21 +117,20 @@ def _explore(
     from powercut.model.verdict import Verdict
     from powercut.recording.open_recording import find_recording
     from powercut_extras.logs.explore import explore_import as run
-    from powercut_extras.logs.imports import read_import, report_import
+    from powercut_extras.logs.imports import read_import
 
     say = Speaker(json_file)
     trial = find_recording(directory)
     trial.check_seal()
-    checks, marks = read_import(trial).checks, report_import(trial).named_marks
     # `exact` is what is meant if nobody says otherwise; of records no log carries that.
-    if wanted.model is Model.EXACT and checks is None:
+    if wanted.model is Model.EXACT and read_import(trial).checks is None:
         wanted = replace(wanted, model=Model.EPOCH)
     explored = run(trial, wanted, on_event=on_event)
     readings = {"certain": explored.certain, "cautious": explored.cautious}
     say(f"engine: {explored.certain.engine}")
     for name, reading in readings.items():
         if reading is not None and reading.coverage.distinct:
-            for line in _told(name, reading, marks):
+            for line in _told(name, reading, explored.marks):
                 say(line)
     say(f"{explored.verdict.name} in the {wanted.model.value} model")
     for why in explored.reasons:
@@ -168,10 +170,6 @@ def _told(name: str, found: ExploreResult, marks: Sequence[str]) -> Iterator[str
             first = finding.examples[0]
             yield f"  in {finding.states:,} states {first.message}"
             yield f"  the first of them: {first.id}"
-
-
-def _word(found: ExploreResult) -> str:
-    return f"{found.verdict.name} in the {found.model} model"
 
 
 def _lost(found: ExploreResult) -> tuple[LsnRange, ...]:

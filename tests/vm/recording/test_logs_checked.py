@@ -24,6 +24,7 @@ from powercut.model.verdict import FindingKind, LsnRange, Verdict
 from powercut.recording.consent import NotRepeated
 from powercut.recording.open_recording import find_recording, open_disk
 from powercut.recording.state_names import resolve_state
+from powercut.store.exploration import read_exploration
 from powercut.store.trial_dir import TrialDir
 from powercut.witness.minimize import minimize
 from powercut_extras.logs.checks import LogChecks
@@ -141,6 +142,8 @@ def test_a_check_that_shows_nothing_judges_nothing(tmp_path: Path, script: str, 
     found = explore_import(brought_in(log, check), ANYWHERE)
     assert (found.verdict, found.certain.coverage.distinct) == (Verdict.INCONCLUSIVE, 0)
     assert reason in found.reasons[0]
+    kept = read_exploration(find_recording(log.folder / "imported"))
+    assert kept.verdict is Verdict.INCONCLUSIVE, "show says the same"
 
 
 def test_a_base_image_of_another_disk_is_no_loss(tmp_path: Path) -> None:
@@ -183,6 +186,9 @@ def test_a_log_of_qemu_has_no_marks_and_its_states_are_judged_all_the_same(tmp_p
     found = explore_import(brought_in(log, **qemu), ANYWHERE)
     assert found.verdict is Verdict.LOSSY
     assert "e2fsck -fn finds errors" in found.certain.findings[0].examples[0].message
+    one = replace(ANYWHERE, policies=("durable-only",), budget=Budget(states=1))
+    few = explore_import(find_recording(tmp_path / "plain" / "imported"), one)
+    assert few.reasons == ("only 1 states were checked: give a larger --budget",)
     asked = MarkedLog(tmp_path / "asked", files=2, marks=False).make()
     kept = explore_import(brought_in(asked, asked.check(), **qemu), AT_MARKS)
     assert kept.verdict is Verdict.INCONCLUSIVE
@@ -204,7 +210,7 @@ def test_a_file_system_that_keeps_its_promises_and_one_that_sends_no_flush(
         trial, log = trial_of(cell), tmp_path / f"{cell}.log"
         assert run("export", trial, "--format", "dm-log-writes", "-o", log) == 0
         words = ["import", log, "--base", trial / "base.img", "-o", tmp_path / cell]
-        words += ["--filesystem", "xfs", "--check", check, "--budget", 20]
+        words += ["--filesystem", "xfs", "--check", check, "--budget", 40]
         status = run(*words, "--json", tmp_path / f"{cell}.json")
         told = json.loads((tmp_path / f"{cell}.json").read_text())
         verdicts[cell] = (status, told["verdict"])
