@@ -131,7 +131,7 @@ def try_program(
     acks: int | None = None,
     seconds: float = RecordOptions.seconds,
     filesystem: str = RecordOptions.filesystem,
-    budget: int = int(RecordOptions.budget),
+    budget: int | str = RecordOptions.budget,
     seed: int | None = None,
     results: AnyPath = RESULTS,
     portable: bool = False,

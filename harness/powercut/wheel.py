@@ -70,7 +70,6 @@ def _packed_again(folder: Path) -> Path:
 
 
 def _write(path: Path, files: Mapping[str, bytes], info: str) -> None:
-    """A wheel with these files, and the list of them."""
     listed = io.StringIO()
     lines = csv.writer(listed, lineterminator="\n")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:

@@ -42,6 +42,9 @@ __attribute__((format(printf, 1, 2))) static inline void powercut_say(const char
 /* run, before all others: an operation that was tried is there whole, or not at all. */
 static inline void powercut_atomic(void) { powercut_say("atomic"); }
 
+/* run, before all others: it keeps a "prefix" of what it acknowledges, or only "opens". */
+static inline void powercut_promise(const char *less) { powercut_say("promise %s", less); }
+
 /* run: work begins. */
 static inline void powercut_ready(void) { powercut_say("ready"); }
 

@@ -40,6 +40,10 @@ class Session:
         """Before all others: an operation that was tried is there whole, or not at all."""
         self._say("atomic")
 
+    def promise(self, less: str) -> None:
+        """Before all others: it keeps a "prefix" of what it acknowledges, or only "opens"."""
+        self._say(f"promise {less}")
+
     def ready(self) -> None:
         """Work begins."""
         self._say("ready")

@@ -281,7 +281,6 @@ def _write(file: IO[bytes], folder: Path, manifest: BundleManifest) -> None:
 
 
 def _member(name: str, size: int) -> tarfile.TarInfo:
-    """A member that says nothing of who made it, or when."""
     member = tarfile.TarInfo(name)
     member.size, member.mode, member.mtime = size, 0o644, 0
     return member

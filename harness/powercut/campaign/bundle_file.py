@@ -158,7 +158,6 @@ def _opened(bundle: Path, folder: Path, limits: ArchiveLimits) -> Iterator[Archi
 
 
 def _limits(manifest: BundleManifest) -> ArchiveLimits:
-    """What is in a bundle with this manifest."""
     sizes = {each.sha256: each.size for each in manifest.files}
     return ArchiveLimits(members=len(sizes) + _MORE, size=sum(sizes.values()) + 2 * _MANIFEST_MAX)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from powercut.campaign.folder import Checking, checking, judge_folder, minimize_capture
 from powercut.crash.folder_rows import Promise
-from powercut.explore.request import Budget, ExploreRequest
+from powercut.explore.request import Budget, ExploreProgress, ExploreRequest
 from powercut.explore.trial import AUTO_STATES_OF_PROGRAM, wanted_by
 from powercut.model.errors import DamagedRecording, PowercutError
 from powercut.model.verdict import Verdict
@@ -54,7 +54,7 @@ def judge_files(
     environment: Mapping[str, Any],
     *,
     again: bool = False,
-    heard: Callable[[], None] = lambda: None,
+    heard: Callable[[ExploreProgress | None], None] = lambda _: None,
 ) -> FilesTried | None:
     """What the files of a run show; None if it has none.
 
@@ -100,7 +100,7 @@ class _Steps:
     plan: Plan
     earlier: FilesTried | None
     keep: bool
-    heard: Callable[[], None]
+    heard: Callable[[ExploreProgress | None], None]
 
     def results(self, found: FilesTried) -> Iterator[FilesTried]:
         """What is known after each step.  Raises PowercutError."""
@@ -130,7 +130,7 @@ class _Steps:
         return judge_folder(
             recording,
             self._wanted(recording.promise),
-            lambda _: self.heard(),
+            self.heard,
             state_s=state_s,
             keep=self.keep,
             within=of,
@@ -141,10 +141,11 @@ class _Steps:
         asked = wanted_by(self.plan.cells[0].parameters, self.plan.seed)
         budget = Budget(AUTO_STATES_OF_PROGRAM) if asked is None else asked.budget
         if budget.seconds is not None:
-            budget = Budget(seconds=budget.seconds / len(Promise))
-            if self.earlier is not None:
-                before = getattr(self.earlier, promise.value)
-                budget = budget if before is None else Budget(before.explored.coverage.distinct)
+            budget = replace(budget, seconds=budget.seconds / len(Promise))
+            before = None if self.earlier is None else getattr(self.earlier, promise.value)
+            if before is not None:
+                had_time_for = before.explored.coverage.distinct
+                budget = Budget(min(had_time_for, budget.states or had_time_for))
         return ExploreRequest(
             budget=replace(budget, first=None), seed=self.plan.seed, confirm=False
         )
@@ -160,7 +161,7 @@ class _Steps:
             next((one.id for one in examples if one.id), None),
             operation=None,
             budget=Budget(_WITNESS_STATES),
-            progress=lambda _tests, _left: self.heard(),
+            progress=lambda _tests, _left: self.heard(None),
             within=of,
         )
         write_witness(recording.directory.path, witness)

@@ -228,7 +228,6 @@ def _digest(check: Sequence[str], folder: Path, where: Path) -> str:
 def _recorded(
     record: CaptureRecord, state_s: float, state: Path, log: Path, boot: Boot
 ) -> RecordedCheck:
-    """The check on record."""
     return record_check(
         record.check,
         state,

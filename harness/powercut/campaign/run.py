@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import threading
 import time
 from collections import Counter
@@ -124,6 +125,14 @@ class RunOptions:
     """Captured files that are judged with the run."""
 
 
+_PACE_KNOWN: Final = 8
+"""After so many states it is said how long the others take."""
+
+_FILES: Final = "files, each promise"
+_LONG_S: Final = 15.0
+"""What takes longer is announced."""
+
+
 def _is_loss(result: TrialResult) -> bool:
     return result.verdict is Verdict.LOSSY
 
@@ -167,7 +176,11 @@ class Run:
         self._announce()
         with self.shelf, self._workers(1) as beside:
             files = beside.submit(
-                judge_files, self.directory, self.plan, self.environment, heard=self._go_on
+                judge_files,
+                self.directory,
+                self.plan,
+                self.environment,
+                heard=self._looking(_FILES),
             )
             trials = self._run_cells()
             known = outcomes_of_cells(self.plan, trials)
@@ -351,13 +364,38 @@ class Run:
     ) -> TrialResult:
         """Records the trial, judges it, and writes the verdict beside it."""
         record_trial(self.rig, job, directory, notify, self.shelf)
-        watch = self.progress.states(job.cell, job.trial.number)
+        looking = self._looking(job.cell, job.trial.number)
         result = verdict_of(
-            SealedTrial(directory), RecoveredStates(self.shelf, on_event=watch), notify
+            SealedTrial(directory), RecoveredStates(self.shelf, on_event=looking), notify
         )
         self._go_on()  # its engine may have been taken away: judged when resumed
         directory.write_verdict(result)
         return result
+
+    def _looking(self, cell: str, trial: int = 0) -> Callable[[ExploreProgress | None], None]:
+        """Hears how far the states of a trial are, 0 for captured files, and what a program waits
+        for: says so as soon as the pace is known."""
+        watch = self.progress.states(cell, trial) if trial else lambda _: None
+        told = self.options.files is None
+
+        def hear(event: ExploreProgress | None) -> None:
+            nonlocal told
+            self._go_on()
+            if event is None:
+                return
+            watch(event)
+            if event.states < _PACE_KNOWN or event.left_s == math.inf:
+                return
+            left = in_words(event.left_s)
+            if not told and event.left_s > _LONG_S:
+                text = f"{cell}: looking at crash states takes {left}; --budget 32 for the fewest"
+                self.options.on_event(Notice(text))
+            told = True
+            of = f" of {event.budget.states:,}" if event.budget.states else ""
+            so_far = f"{event.states:,}{of}, {left} left"
+            self.options.on_event(TrialPhase(cell, trial, Phase.EXPLORE, so_far))
+
+        return hear
 
 
 # Writes down how far a run has come while it is under way (powercut.store.progress).

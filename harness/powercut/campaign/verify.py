@@ -114,7 +114,6 @@ def verify(
 
 
 def _planned(directory: ResultDir, environment: Mapping[str, Any], seed: int) -> Plan:
-    """What was to be run."""
     path = directory.scenario_copy
     scenario = load_scenario(path)
     try:

@@ -143,7 +143,6 @@ def history_of(path: Path, raw: bytes) -> RecordedHistory:
 
 
 def _head(path: Path, raw: bytes) -> tuple[int, bytes]:
-    """Where the chunks begin, and what binds the file."""
     magic = raw[: len(MAGIC)]
     if magic != MAGIC[: len(raw)]:
         raise DamagedRecording(f"{path} is not a history file")

@@ -114,7 +114,6 @@ def _named(cause: Failure | None) -> dict[str, object]:
 
 
 def _losses(reading: LogReading) -> list[Finding]:
-    """Findings about required records."""
     intact = reading.lsns(Fate.INTACT)
     last_intact = int(intact[-1]) if len(intact) else 0
     absent, stale = reading.lsns(Fate.ABSENT), reading.lsns(Fate.STALE)
@@ -145,7 +144,6 @@ def _losses(reading: LogReading) -> list[Finding]:
 
 
 def _bystanders(reading: LogReading) -> list[Finding]:
-    """Findings about what was not required."""
     others = reading.bystanders
     unknown, lossy = Verdict.INCONCLUSIVE, Verdict.LOSSY
     kinds = FindingKind

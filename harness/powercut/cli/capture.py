@@ -154,7 +154,6 @@ def capture(
 
 
 def _refuse_option(word: str) -> None:
-    """An option with a mistake in it would else be run."""
     if word.startswith("-"):
         raise click.NoSuchOption(word.partition("=")[0])
 

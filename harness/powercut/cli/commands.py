@@ -92,7 +92,6 @@ class CommandTable(LazyGroup):
 
 
 def _line(group: click.Group, ctx: click.Context, name: str) -> str:
-    """What an extra says of its command."""
     try:
         command = group.get_command(ctx, name)
     except HostError:

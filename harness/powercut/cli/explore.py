@@ -206,7 +206,6 @@ def _explore_trials(
     cluster: str | None,
     json_file: Path | None,
 ) -> int:
-    """The worst of their exit statuses."""
     from powercut.explore.program_cut import ProgramCut
     from powercut.report import words
     from powercut.report.program_cut import stories_of
@@ -246,7 +245,6 @@ def _judged(sealed: SealedTrial, explored: ExploreResult) -> TrialResult | None:
 def _results(
     trials: Sequence[TrialDir], wanted: ExploreRequest, cluster: str | None, console: Console
 ) -> Iterator[tuple[SealedTrial, ExploreResult]]:
-    """The outcome of each, made here or on a cluster."""
     if cluster is None:
         from powercut.explore.explorer import explore as run
 

@@ -115,7 +115,6 @@ def say_state(state: BundledState, say: Speaker) -> None:
 def _state(
     recording: Path, state: str, output: Path, say: Speaker, *, force: bool
 ) -> dict[str, Any]:
-    """As an image, or of a captured folder as a folder."""
     from powercut.campaign.folder import write_state
     from powercut.recording.folder import FolderRecording
     from powercut.recording.materialize import materialize

@@ -148,7 +148,6 @@ def recipe(text: str, *, packages: str, build: str) -> str:
 
 
 def _go_module(path: Path) -> str | None:
-    """The name of the module that a project has already."""
     text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     found = re.search(r"^module\s+(\S+)", text, re.MULTILINE)
     return None if found is None else found[1]
@@ -211,7 +210,6 @@ def init(folder: Path, program: bool, language: str | None) -> int:
 
 
 def _init_program(folder: Path, language: Language) -> int:
-    """What `--program` writes, and what to call next."""
     texts = language.texts(folder)
     scenario = (STARTER / "program.yaml.in").read_text("utf-8")
     scenario = scenario.replace("@PROGRAM@", f"../{language.program}")

@@ -90,7 +90,10 @@ _OPTIONS: Final = (
         help="Cut after so many acknowledged operations ...",
     ),
     seconds_option("--seconds", 10.0, "... or after so long, whichever comes first.", least=0.1),
-    budget_option("320", "How many crash states to recover, or how long (30s, 5m)."),
+    budget_option(
+        "320,90s",
+        "How many crash states to recover, or how long (30s), or both; then 32 at the least.",
+    ),
     seconds_option("--state-timeout", 60.0, "Deadline of one recovery with its check, in seconds."),
     seconds_option(
         "--deadline", 120.0, "Deadline of `setup`, start, cut and recovery together, in seconds."

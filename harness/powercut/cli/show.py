@@ -102,7 +102,6 @@ def _write_page(
 
 
 def _trial_of(evidence: Path, cell: str | None, trial: int | None) -> Path:
-    """The one recording that is meant."""
     if cell is not None:
         found = find_result(evidence).path / "cells" / cell
         evidence = found / f"{trial:04}" if trial is not None else found

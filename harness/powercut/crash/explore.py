@@ -297,7 +297,6 @@ class _Fingerprints:
 
     @cached_property
     def _numbers(self) -> npt.NDArray[np.uint64]:
-        """A random number for each write."""
         drawn = random.Random(f"{self.seed}/write").randbytes(16 * len(self._durable_ns))
         return np.frombuffer(drawn, dtype=np.uint64).reshape(-1, 2)
 

@@ -275,7 +275,6 @@ class FolderSpace(StateSpace):
 
 
 def _born(folder: FolderTimeline) -> dict[int, Attributes]:
-    """What each object was made with."""
     found: dict[int, Attributes] = defaultdict(Attributes)
     for request in folder.requests:
         if request.born and request.attributes is not None:

@@ -138,7 +138,6 @@ def _of_write(called: str, tag: str, what: int, size: str, fua: bool) -> Kind:
 
 
 def _size(units: int) -> int:
-    """Which of `_SIZES` so many atomic units are."""
     return 0 if units == 1 else 1 if units < _OFTEN * 2 else 2
 
 

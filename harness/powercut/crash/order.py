@@ -142,7 +142,6 @@ class Order(Representatives):
 
     @cached_property
     def _draws_enough(self) -> int:
-        """How many acks have to be drawn."""
         every = len(self._acks)
         # With repetition it would take a few more.
         most = ceil(every * (1 - (1 - ENOUGH) ** (1 / (every // RARE)))) + 1
@@ -214,7 +213,6 @@ class Order(Representatives):
     # --- policies that were asked for -------------------------------------------------------
 
     def _others(self) -> Iterator[CrashState]:
-        """One state of each policy in turn."""
         orders = {
             name: iter(permuted(self.instants, self.seed, name).tolist())
             for name in self.policies
@@ -302,7 +300,6 @@ def _written(space: StateSpace, acks: I64, kinds: Kinds) -> tuple[I64, I64]:
 
 
 def _volatile(space: StateSpace, acks: I64, kinds: Kinds) -> I64:
-    """Which kinds are outstanding at each ack."""
     if isinstance(space, FolderSpace):
         return _sets([_outstanding(space, acks, kinds)], len(acks))
     at_acks = space.volatile_at(acks)

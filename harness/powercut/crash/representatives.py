@@ -199,7 +199,6 @@ class Representatives(Exploration):
 
 
 def _most_outstanding(stage: Stage) -> tuple[int, int]:
-    """How many kinds, and how many writes of them."""
     return len(stage.outstanding), sum(count for _, count in stage.outstanding)
 
 
@@ -289,7 +288,6 @@ class Rounds:
         yield from sorted(empty, key=lambda group: _preference(group, rare=rare))
 
     def _candidates(self, stages: Sequence[Stage]) -> _Candidates:
-        """The groups of `stages` that were not drawn yet."""
         self._known = {
             (stage.number, at): self._known.get((stage.number, at))
             or (Group(stage, shape), shape.pairs(stage))

@@ -194,7 +194,6 @@ class _Walk:
         return _Glimpses(list(self._numbers), seen)
 
     def _step(self, events: list[int]) -> _Step:
-        """Goes through a chunk."""
         before = self._left.copy()
         self._outstanding = None
         seen = []

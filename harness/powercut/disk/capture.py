@@ -268,7 +268,6 @@ class _Nbdkit:
         return True
 
     def _next_line(self, deadline: float) -> dict[str, Any]:
-        """The next line that answers a command."""
         started = time.monotonic()
         while not self._answers:
             line = self._line(deadline)

@@ -73,7 +73,6 @@ class EventReader:
         self._data = read(self._data_file)
 
     def _carries_payload(self, events: Events) -> Mask:
-        """Which events have a payload in the other file."""
         write = (events["type"] == EventType.SUBMIT) & (events["op"] == RequestKind.WRITE)
         return np.asarray(write | (events["type"] == EventType.MARK))
 

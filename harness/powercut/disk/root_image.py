@@ -197,7 +197,6 @@ def _run(
     reads: list[Path] | None = None,
     folders: list[Path] | None = None,
 ) -> str:
-    """What the tool said."""
     done = run_confined(
         argv, timeout_s=_TIMEOUT_S, files=files or (), reads=reads or (), folders=folders or ()
     )

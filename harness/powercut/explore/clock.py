@@ -15,6 +15,7 @@ from typing import Final
 
 from powercut.explore.request import Budget
 from powercut.machine.patience import processor_seconds
+from powercut.model.confidence import STATES_MIN
 
 BATCH_MAX: Final = 64
 """States of one piece of work: a worker takes them in order of time, so the more there are, the
@@ -55,6 +56,7 @@ class Clock:
         self._jobs = jobs
         self._budget = budget.seconds
         self._first_share = first_share.seconds
+        self._least = STATES_MIN if budget.states is not None else 1
         each = BATCH_MAX if first_share.states is None else first_share.states // (_PIECES * jobs)
         self._batch = min(BATCH_MAX, max(_BATCH_MIN, each))
         self.begun = self.working = now() if begun is None else begun
@@ -92,10 +94,12 @@ class Clock:
         if not checked:
             return 1
         each = self.worked * self._jobs / checked
+        if checked < self._least:
+            left = max(left, each)
         if left <= 0 or each > left:
             return 0
         piece = min(left, _PIECE * self._budget)
-        return max(1, min(BATCH_MAX, int(piece / each) if each > 0 else BATCH_MAX))
+        return max(1, min(self._batch, int(piece / each) if each > 0 else self._batch))
 
     def has_time(self, states: int, checked: int, set_aside: float) -> bool:
         """Whether so many more states can be checked by the end."""

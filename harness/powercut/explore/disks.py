@@ -392,7 +392,6 @@ def _receive(pipe: Pipe) -> Any:
 
 
 def _serve(work: Work, pipe: Pipe) -> None:
-    """A worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is for the explorer, which ends us
     try:
         with LocalWorker(work) as worker:

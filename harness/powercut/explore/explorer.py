@@ -26,7 +26,7 @@ from powercut import __version__
 from powercut.checkers.repetition import loses
 from powercut.crash.explore import Coverage, Exploration, InstantKind
 from powercut.crash.order import Selection
-from powercut.crash.states import CrashState, Model, StateSpace
+from powercut.crash.states import CrashState, Model, Requirements, StateSpace
 from powercut.explore.clock import BATCH_MAX, Clock
 from powercut.explore.disks import DiskMedium
 from powercut.explore.file_maps import map_program
@@ -53,6 +53,7 @@ from powercut.explore.work import (
     Workers,
 )
 from powercut.model.confidence import log2_sum
+from powercut.model.operations import OperationHistory
 from powercut.model.verdict import Finding, Verdict
 from powercut.recording.consent import require_consent
 from powercut.recording.sealed import SealedTrial
@@ -440,7 +441,7 @@ class Tally:
             recovery_log2=round(log2_sum(self.recoveries.legal_log2), 2),
             exhausted=drawn.exhausted,
             groups=groups_of(drawn),
-            at_acks=acks_of(drawn),
+            at_acks=acks_of(drawn, space.claims),
             not_looked_at="; ".join(_not_looked_at(drawn, not_recorded)) or "nothing",
         )
 
@@ -471,8 +472,10 @@ def groups_of(drawn: Coverage) -> StateGroups | None:
     return StateGroups(seen=groups.seen, groups=groups.all, stages=groups.stages)
 
 
-def acks_of(drawn: Coverage) -> StatesAtAcks | None:
-    """What was looked at just after acks, to be kept; None if nothing was acknowledged."""
+def acks_of(drawn: Coverage, claims: Requirements | None) -> StatesAtAcks | None:
+    """What was looked at just after acks, to be kept; None if no ack promises anything."""
+    if isinstance(claims, OperationHistory) and claims.keeps != "every":
+        return None
     return StatesAtAcks.of(drawn.acks) if drawn.acks is not None and drawn.acks.all else None
 
 

@@ -170,10 +170,10 @@ def _doubts_of_check(recording: FolderRecording, judge: FolderJudge) -> tuple[st
 
 
 def _control(recording: FolderRecording, judge: FolderJudge) -> tuple[Finding, ...]:
-    """What is lost on a host that ignores every sync."""
-    space = recording.lying_space
+    """What the check misses on a host that ignores every sync, promised or not."""
+    space, every = recording.lying_space, replace(recording.history, keeps="every")
     state = CrashState(recording.record.cut_ns, ())
-    return tuple(judge.findings(state, judge.observe(space, state)))
+    return tuple(judge.findings(state, judge.observe(space, state), every))
 
 
 # Second cuts of a captured folder: the power fails again while the check recovers.

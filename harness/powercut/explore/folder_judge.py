@@ -24,6 +24,7 @@ from powercut.explore.state_judge import Judgement
 from powercut.explore.work import StateJudgement
 from powercut.model.machine_identity import Boot, MachineIdentity
 from powercut.model.observation import Observation
+from powercut.model.operations import OperationHistory
 from powercut.model.positive import WHOLE_LOSES, PositiveControl, Whole
 from powercut.model.printable import printable
 from powercut.model.reads import CheckReads
@@ -193,9 +194,11 @@ class FolderJudge(Closing):
         }
         return tuple(name for name, has in tree.files if has.number in numbers and has.size)
 
-    def findings(self, state: CrashState, observation: Observation) -> list[Finding]:
-        """What is wrong with what the check has seen."""
-        history = self.recording.history
+    def findings(
+        self, state: CrashState, observation: Observation, history: OperationHistory | None = None
+    ) -> list[Finding]:
+        """What is wrong with what the check has seen, by default by the program's own `history`."""
+        history = history or self.recording.history
         return check_operations(history, state.instant, sighting_of(observation))
 
     def _observed(

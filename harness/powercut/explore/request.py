@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import random
 import re
 from collections.abc import Callable, Iterable
@@ -38,7 +39,8 @@ class Prune(enum.Enum):
 
 @dataclass(frozen=True)
 class Budget:
-    """How many states may be checked, or for how long (seconds); None for no such bound.
+    """How many states may be checked, and for how long (seconds); None for no such bound.  Where
+    both are, time ends nothing before a SAFE has its `STATES_MIN`.
 
     `first` of the states are for the recording itself, if that is known: of an earlier
     exploration that time had bounded, or since no second cuts are wanted; `first_share` decides
@@ -51,13 +53,20 @@ class Budget:
 
     @staticmethod
     def parse(text: str) -> Budget:
-        """`10000` (states), `90s`, `5m` or `1h`.  Raises UsageError."""
+        """`10000` (states), `90s`, `5m` or `1h`, or both: `320,90s`.  Raises UsageError."""
+        count, both, time = text.partition(",")
+        if (
+            both
+            and (states := Budget.parse(count)).states
+            and (for_s := Budget.parse(time).seconds)
+        ):
+            return Budget(states.states, for_s)
         amount = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|min|h|)", text.strip())
         number = float(amount.group(1)) if amount else 0.0
         if not amount or not number or (not amount.group(2) and not number.is_integer()):
             raise UsageError(
                 f"budget {text!r}: neither a number of states nor a time",
-                hint="for example 10000, 60s, 5m",
+                hint="for example 10000, 60s, 5m, or both: 320,90s",
             )
         if not amount.group(2):
             return Budget(states=int(number))
@@ -74,7 +83,7 @@ class Budget:
     def first_share(self, *, after: int, depth: int) -> Budget:
         """What is for states of the recording itself; the rest is for states of recoveries."""
         if self.first is not None:
-            return Budget(self.first)
+            return Budget(self.first, self.seconds)
         share = 0.5 if depth else 0.9 if after else 1.0
         return Budget(
             None if self.states is None else max(1, int(self.states * share)),
@@ -82,9 +91,11 @@ class Budget:
         )
 
     def __str__(self) -> str:
-        if self.seconds is not None:
-            return f"{self.seconds:g}s"
-        return "no bound" if self.states is None else str(self.states)
+        states = [] if self.states is None else [str(self.states)]
+        return (
+            ",".join(states + ([] if self.seconds is None else [f"{self.seconds:g}s"]))
+            or "no bound"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,6 +112,13 @@ class ExploreProgress:
     def rate_s(self) -> float:
         """States per second so far."""
         return self.states / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the budget is used up at this pace; infinite if nobody knows."""
+        states, seconds = self.budget.states, self.budget.seconds
+        by_states = (states - self.states) / self.rate_s if states and self.states else math.inf
+        return max(0.0, min(by_states, math.inf if seconds is None else seconds - self.seconds))
 
 
 Listener = Callable[[ExploreProgress], None]

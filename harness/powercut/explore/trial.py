@@ -159,5 +159,7 @@ def as_before(sealed: SealedTrial, wanted: ExploreRequest) -> ExploreRequest:
     if budget.seconds is not None:
         coverage = earlier.coverage
         states = max(1, coverage.distinct + coverage.recovery_states)
-        budget = Budget(states=states, first=max(1, coverage.distinct))
+        if budget.states is None or states < budget.states:
+            budget = Budget(states=states, first=max(1, coverage.distinct))
+        budget = replace(budget, seconds=None)
     return replace(wanted, named=tuple(named), budget=budget)

@@ -111,7 +111,6 @@ def share_argv(
 def _words(
     share: FolderShare, folder: Path, command: Sequence[str], machine: MachineIdentity
 ) -> list[str]:
-    """What the guest's PID 1 is told."""
     root = options = ""
     if share.kind == "9p":
         common = f"trans=virtio,version=9p2000.L,msize={_MSIZE}"

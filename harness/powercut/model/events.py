@@ -54,11 +54,12 @@ class CertifyStarted:
 
 @dataclass(frozen=True)
 class TrialPhase:
-    """A trial enters a phase.  `cell` names the control if it is one."""
+    """A trial enters a phase, or is so far in it.  `cell` names the control if it is one."""
 
     cell: str
     trial: int
     phase: Phase
+    so_far: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import enum
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,9 @@ class OperationHistory:
     operations of which the program says that they may or may not be there.  `trouble` is what
     it says of itself, and what is wrong with its claims.
 
-    `atomic` is its promise that an operation which was tried is there whole, or not at all.
+    `atomic` is its promise that an operation which was tried is there whole, or not at all.  It
+    `keeps` every operation that it has acknowledged, or of them a prefix in the order of their
+    numbers, or only opens with what there is.
 
     With `by_receipt` claims have the instants at which they were received, which is later than they
     were made by nobody knows how much: an ack counts from then on, and an attempt always.  With
@@ -62,6 +65,7 @@ class OperationHistory:
     by_receipt: bool = False
     proof: AckProof | None = None
     atomic: bool = False
+    keeps: Literal["every", "prefix", "opens"] = "every"
 
     def attempted_before(self, instant: int) -> frozenset[int]:
         """Operations that may have left a trace on the disk by then."""

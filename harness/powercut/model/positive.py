@@ -138,7 +138,6 @@ class PositiveControl:
 
     @property
     def _named(self) -> str:
-        """What is missing, in words."""
         first = ", ".join(map(str, self.missing[:_NAMED_MAX]))
         more = len(self.missing) - _NAMED_MAX
         return f"{first} and {more:,} more ranges" if more > 0 else first

@@ -110,7 +110,6 @@ class FolderNames:
 
 
 def _attributes(changed: Attributes) -> str:
-    """What a call has set."""
     told = []
     if changed.owner is not None:
         told.append("the owner")

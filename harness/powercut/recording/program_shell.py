@@ -122,7 +122,6 @@ def _plan(recording: DiskRecording, host: HostRoot, folder: Path) -> RecoveryPla
 
 
 def _greeting(recording: DiskRecording, root: HostRoot) -> str:
-    """What a person is told who has come in."""
     workload = workload_of(recording.system.parameters)
     assert isinstance(workload, ProgramWorkload)
     told = "The program's check:  " + shlex.join(workload.argv("check"))

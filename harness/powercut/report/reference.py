@@ -1,38 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows from the code and is published: JSON schemas and the table of settings.
-
-`python -m powercut.report.reference` writes the schemas into docs/schema of a checkout, which git
-ignores, and the table into docs/scenario-reference.md, which a test compares.  A wheel has the
-schemas (setup.py).
-"""
+"""The JSON schemas that are published; a wheel has them (setup.py)."""
 
 from __future__ import annotations
 
-import enum
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any
 
-from pydantic.fields import FieldInfo
-
-from powercut.documented import descriptions_of
 from powercut.model.errors import HostError
 from powercut.model.extras import loaded, registered
-from powercut.paths import ROOT
-from powercut.scenario.load import ScenarioFile
 from powercut.scenario.preset_schema import preset_schema
-from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.schema import scenario_schema
-from powercut.scenario.settings import GROUPS, Parameters, Settings, TriggerSettings
 from powercut.store.record import Record
 from powercut.store.results import CampaignOutcome, RunResult
-
-BEGIN: Final = "<!-- generated: settings -->"
-END: Final = "<!-- end of generated -->"
-REFERENCE: Final = "scenario-reference.md"
 
 
 def published() -> dict[str, str]:
@@ -61,124 +43,9 @@ def _result_schema(model: type[Record], name: str) -> dict[str, Any]:
     }
 
 
-def settings_tables() -> str:
-    """The tables of all settings, in Markdown."""
-    own = _own_fields(ScenarioFile, Parameters)
-    lines = ["### The file", "", *_table("", ScenarioFile, own), ""]
-    lines += ["### Each cell", "", *_table("", Parameters, _cell_fields()), ""]
-    for group, models in GROUPS.items():
-        for model in models:
-            kind = "" if model is models[0] else f", kind `{_kind_of(model)}`"
-            lines += [f"### {group}{kind}", "", _words(model.__doc__), ""]
-            lines += [*_table(f"{group}.", model, model.model_fields), ""]
-    lines += ["### cut.trigger", "", _words(TriggerSettings.__doc__), ""]
-    lines += _table("", TriggerSettings, TriggerSettings.model_fields)
-    return "\n".join(lines) + "\n"
-
-
-def _kind_of(model: type[Settings]) -> str:
-    return str(get_args(model.model_fields["kind"].annotation)[0])
-
-
-def _own_fields(model: type[ScenarioFile], base: type[Parameters]) -> dict[str, FieldInfo]:
-    return {
-        name: field for name, field in model.model_fields.items() if name not in base.model_fields
-    }
-
-
-def _cell_fields() -> dict[str, FieldInfo]:
-    return {name: field for name, field in Parameters.model_fields.items() if name not in GROUPS}
-
-
-def _table(prefix: str, model: type[Settings], fields: Mapping[str, FieldInfo]) -> Iterator[str]:
-    described = descriptions_of(model)
-    yield "| setting | values | default | meaning |"
-    yield "| --- | --- | --- | --- |"
-    for name, field in fields.items():
-        meaning = _words(described.get(name)).replace("|", "\\|")
-        yield f"| `{prefix}{name}` | {_values(field)} | {_default(field)} | {meaning} |"
-
-
-def _words(text: str | None) -> str:
-    return " ".join((text or "").split())
-
-
-def _values(field: FieldInfo) -> str:
-    for candidate in (field.annotation, *get_args(field.annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, enum.Enum):
-            return ", ".join(f"`{item.value}`" for item in list(candidate))
-        if candidate is bool:
-            return "`true`, `false`"
-    return _kind(field)
-
-
-def _kind(field: FieldInfo) -> str:
-    """What to write for a setting that is not one of a few words."""
-    # The validators tell what a plain int or tuple stands for.
-    described = f"{field.annotation} {field.metadata}"
-    for part, kind in (
-        ("_is_interval", "two durations"),
-        ("parse_duration", "duration"),
-        ("parse_size", "size"),
-        ("_parse_controls", "`auto`, `none`, list"),
-        ("Literal[1]", "`1`"),
-        ("Literal['program']", "`program`"),
-        ("Literal['wal']", "`wal`, `program`"),
-        ("Literal['host']", "`host`"),
-        ("TriggerSettings", "mapping"),
-        ("list", "list"),
-        ("dict", "mapping"),
-        ("tuple", "list"),
-    ):
-        if part in described:
-            return kind
-    # As a word: a pattern for text is among "constraints".
-    return "number" if re.search(r"\b(int|float)\b", described) else "text"
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if isinstance(value, enum.Enum):
-        value = value.value
-    if isinstance(value, TriggerSettings):
-        value = json.dumps(value.given()).replace('"', "")
-    elif value is None or value in ((), "", {}):
-        return "`auto`" if _kind(field).startswith("`auto`") else ""
-    elif isinstance(value, bool):
-        value = "true" if value else "false"
-    elif isinstance(value, tuple) and all(isinstance(item, enum.Enum) for item in value):
-        words = ", ".join(f"`{item.value}`" for item in value)
-        return "all" if words == _values(field) else words
-    elif _kind(field) == "duration":
-        value = format_duration(value)
-    elif _kind(field) == "size":
-        value = format_size(value)
-    return f"`{value}`"
-
-
-def reference_with(text: str) -> str:
-    """The scenario reference `text` with its tables brought up to date."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{settings_tables()}\n{END}{after}"
-
-
 def write_schemas(docs: Path) -> None:
     """Writes the schemas below `docs`."""
     for name, text in published().items():
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-
-
-def main(docs: Path = ROOT / "docs") -> None:
-    """Writes everything that is generated."""
-    write_schemas(docs)
-    page = docs / REFERENCE
-    page.write_text(reference_with(page.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

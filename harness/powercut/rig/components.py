@@ -60,7 +60,6 @@ def components_of(rig: Rig, cells: Iterable[Cell]) -> RunComponents:
 
 
 def _program_of(parameters: Parameters) -> list[Component]:
-    """The program, where it lies on this host."""
     if place_of(parameters).virtual:
         return []
     program = executable_of(parameters)
@@ -238,7 +237,6 @@ def recovery(part: Component, walls: Walls) -> Executed:
 def _of_program(
     parameters: Parameters, program: ProgramSettings, parts: tuple[Component, ...], walls: Walls
 ) -> Iterator[Executed]:
-    """The program, and its check."""
     place, command = place_of(parameters), shlex.join(program.command)
     file = next((part for part in parts if part.role == "program"), None)
     root = commands.contents_of(parameters).root

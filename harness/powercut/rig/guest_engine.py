@@ -163,7 +163,6 @@ class GuestEngine(ResourceOwner):
 
     @contextmanager
     def _new_folder(self) -> Iterator[Path]:
-        """One for the next boot."""
         if self._folder == Path():
             raise HostError("the guest engine has not been started")
         self.boots += 1

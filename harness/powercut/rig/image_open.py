@@ -162,7 +162,6 @@ def changed_parts(base: Path, image: Path) -> list[ImageWrite]:
 
 
 def _parts_with_data(path: Path) -> Iterator[int]:
-    """The parts of a file in which it is more than a hole."""
     with path.open("rb") as file:
         for begin, end in stretches(file.fileno(), os.fstat(file.fileno()).st_size):
             yield from range(begin // _PART, -(-end // _PART))

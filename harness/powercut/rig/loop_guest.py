@@ -271,7 +271,6 @@ class LoopGuest(Closing):
         return " / ".join(tail(self._log).splitlines()[-_CONSOLE_LINES:]) or "it printed nothing"
 
     def _asked(self, word: str, deadline: float) -> str:
-        """What the first process in the namespace answers."""
         assert self._control is not None
         try:
             self._control.sendall(f"{word}\n".encode())
@@ -280,7 +279,6 @@ class LoopGuest(Closing):
         return self._answer(deadline)
 
     def _answer(self, deadline: float) -> str:
-        """One line of the first process in the namespace."""
         assert self._control is not None
         answer = b""
         while not answer.endswith(b"\n"):

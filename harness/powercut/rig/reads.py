@@ -62,7 +62,6 @@ def _watched(watch: int, path: Path) -> int:
 
 
 def _told(watch: int) -> Iterator[int]:
-    """Of which files a read was told."""
     while True:
         try:
             data = os.read(watch, _EVENTS)

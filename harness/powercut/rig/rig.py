@@ -264,7 +264,6 @@ class Rig:
 
 
 def _served(machine: MachineSettings, socket: Path, size: int, export: str = "") -> Disk:
-    """A disk behind `socket` as the machine opens it."""
     if machine.bus.pmem or machine.aio is not Aio.NBD:
         return NbdFile(socket, size, machine.aio, grows=machine.grows, export=export)
     return NbdDisk(socket, export)
@@ -332,7 +331,6 @@ def _after_move(machine: MachineSettings) -> dict[str, str]:
 
 
 def _machines_of(plan: Plan) -> Iterator[MachineSettings]:
-    """The virtual machine of each cell that has one."""
     for cell in plan.cells:
         if place_of(cell.parameters).virtual:
             yield cell.parameters.machine

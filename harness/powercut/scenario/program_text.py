@@ -43,7 +43,7 @@ class RecordOptions:
     mount: str = ""
     acks: int = 500
     seconds: float = 10.0
-    budget: str = "320"
+    budget: str = "320,90s"
     state_timeout: float = 60.0
     deadline: float = 120.0
     disk_model: str = "none"

@@ -164,7 +164,6 @@ def _visible(p: Parameters, log: WalSettings) -> Iterator[Reason]:
 
 
 def _commit(p: Parameters, log: WalSettings) -> Iterator[Reason]:
-    """A commit is written as one piece of the log."""
     del p
     records = log.streams * log.batch
     if records == 1:

@@ -82,7 +82,7 @@ class CutSettings(Settings):
     """When."""
 
 
-_BUDGET: Final = "^(auto|off|[1-9][0-9]*(s|min|h)?)$"
+_BUDGET: Final = "^(auto|off|([1-9][0-9]*,)?[1-9][0-9]*(s|min|h)|[1-9][0-9]*)$"
 
 
 def _is_budget(value: Any) -> str:
@@ -90,7 +90,7 @@ def _is_budget(value: Any) -> str:
         return str(value)
     if isinstance(value, str) and re.fullmatch(_BUDGET, value):
         return value
-    raise ValueError("write auto, off, a number of states, or a time such as 60s")
+    raise ValueError("write auto, off, a number of states, a time such as 60s, or both: 320,90s")
 
 
 class ExploreSettings(Settings):
@@ -104,7 +104,8 @@ class ExploreSettings(Settings):
         PlainValidator(_is_budget),
         WithJsonSchema({"type": ["string", "integer"], "pattern": _BUDGET}),
     ] = "auto"
-    """How many states are recovered (`10000`), or for how long (`60s`).  `auto` is 64 states,
+    """How many states are recovered (`10000`), or for how long (`60s`), or both (`320,90s`: time
+    ends nothing before there are 32).  `auto` is 64 states,
     after which the workload goes on by 16 records, or 320 of a program, where the cut itself has
     not lost anything yet.  `off` is for none: then nothing but a raw log can be SAFE."""
 

@@ -14,7 +14,6 @@ _HOST_MAX = 255
 
 
 def _listed(value: Any) -> Any:
-    """One command in a string stands for a list of it."""
     return (value,) if isinstance(value, str) else value
 
 

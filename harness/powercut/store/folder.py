@@ -99,6 +99,7 @@ class CaptureResult(Record):
     what the check found in the folder as it was at the cut, and `reads` which files it read there;
     null if that is not known; `outside` is what was written outside of DIR; `untested` has what
     else the verdict does not speak of.  `state_s` is what a check may have taken (seconds).
+    The program `keeps` what it acknowledged, or less (powercut.model.operations).
     `reached` says how far the run came.  `explored` is what was asked for, and what came of it.
     """
 
@@ -118,6 +119,7 @@ class CaptureResult(Record):
     positive: PositiveControl | None = None
     reads: CheckReads | None = None
     outside: Outside = Outside()
+    keeps: Literal["every", "prefix", "opens"] = "every"
     untested: tuple[str, ...] = ()
     reached: Reached
     explored: ExploreResult

@@ -251,7 +251,6 @@ def pack(folder: Path, run_id: bytes) -> None:
 
 
 def _packed(name: str, data: Bytes, run_id: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """The entry and the frames of a file."""
     folded, folds = fold(data, run_id) if name.endswith(".data") else (data, None)
     frames = [_compressed(folded.tobytes()), b""]
     if folds is not None and len(folds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field
 
@@ -273,6 +273,9 @@ class TrialResult(Record):
     positive: PositiveControl | None = None
     """What the check of a program found where nothing was lost; null for other workloads, for a
     control that must lose something, and where nothing was acknowledged."""
+
+    keeps: Literal["every", "prefix", "opens"] = "every"
+    """What a program promised of the operations that it acknowledged."""
 
     untested: tuple[str, ...] = ()
     """What the verdict on a program does not speak of, in words."""

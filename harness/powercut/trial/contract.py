@@ -136,6 +136,12 @@ def _check(verbs: _Verbs, folder: Path, what: str) -> ContractStep:
     seen = _sighting(ended)
     findings = check_operations(verbs.history, int(NEVER), seen)
     problems = [finding.message for finding in findings if finding.verdict is not Verdict.SAFE]
+    if verbs.history.keeps != "every":
+        acked = frozenset(verbs.history.acked.tolist())
+        found = len(seen.those_present(acked))
+        what = f"check finds {found} of {len(acked)} operations (`promise {verbs.history.keeps}`)"
+        if not found:
+            problems.append("nothing shows that the check would see an operation")
     reads = CheckReads(len(written), tuple(str(path.relative_to(copy)) for path in unread))
     if reads.blind:
         problems.append(reads.blind)

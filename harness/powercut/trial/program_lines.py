@@ -133,5 +133,4 @@ def late(what: str, deadline: Deadline) -> DeadlineExceeded:
 
 
 def _started_seconds() -> float:
-    """Processor time of all that this process has started."""
     return processor_seconds() - time.process_time()

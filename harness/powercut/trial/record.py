@@ -251,7 +251,6 @@ def plug_disk(
 
 
 def _disks(channel: Channel, deadline: Deadline) -> list[str]:
-    """The guest's disks, by what it calls them."""
     said = channel.wait_hello(timeout_s=deadline.remaining_s).get("disks", "")
     return [name for name in said.split(",") if name]
 

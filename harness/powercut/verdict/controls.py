@@ -82,7 +82,6 @@ def check_controls(controls: Sequence[ControlOutcome], verdict: Verdict) -> list
 
 
 def _meaning(control: ControlOutcome) -> str:
-    """What follows for a disk that a control is about."""
     if control.disk is None:
         kept = control.verdict in (Verdict.SAFE, Verdict.SURVIVED)
         return _NOTHING_LOST.get(control.name, "") if kept else ""

@@ -35,7 +35,8 @@ from powercut.model.verdict import Finding, FindingKind, Verdict
 from powercut.recording.folder import FolderRecording
 from powercut.recording.reached import reached_in_folder
 from powercut.store.folder import CaptureResult, FolderSeen
-from powercut.verdict.untested import untested_of_boots
+from powercut.verdict.states import untested_states
+from powercut.verdict.untested import untested_acks, untested_of_boots
 
 _NOTICED: Final = (FindingKind.LOST, FindingKind.CORRUPT)
 
@@ -72,7 +73,8 @@ def verdict_of_capture(
         positive=seen.positive,
         reads=seen.reads,
         outside=outside,
-        untested=tuple(_untested(recording, reasons)),
+        keeps=recording.history.keeps,
+        untested=(*_untested(recording, reasons), *untested_states(explored, "its files")),
         reached=reached_in_folder(recording.folder, len(recording.history.acked), start, cut),
         explored=explored,
     )
@@ -135,6 +137,7 @@ def _early(seen: FolderSeen) -> bool:
 
 
 def _untested(recording: FolderRecording, reasons: Sequence[str]) -> Iterator[str]:
+    yield from untested_acks(recording.history.keeps)
     if not recording.record.share:
         yield from untested_of_boots()
     yield from (why for why in recording.refused if why not in reasons)

@@ -217,7 +217,6 @@ def program_story_of(
 
 
 def _failed(timeline: Timeline, begin: int, ack_ns: int) -> list[int]:
-    """The first requests between two instants that failed."""
     requests = timeline.requests
     inside = (requests.submitted_ns >= begin) & (requests.submitted_ns < ack_ns)
     return [int(one) for one in np.flatnonzero(inside & requests.failed)[:_WRITES]]

@@ -35,9 +35,10 @@ from powercut.store.trial_dir import TrialRecord
 from powercut.store.trial_result import AckInstants, lost_lsns
 from powercut.verdict.loss_story import program_story_of
 from powercut.verdict.reading import Gaps, observation_of
-from powercut.verdict.untested import untested_of_program
+from powercut.verdict.untested import untested_acks, untested_of_program
 from powercut.workload.port import AcksByLines, Promises
 from powercut.workload.program.claims import sighting_of
+from powercut.workload.program.promises import ProgramPromises
 
 _BOTH: Final = (
     "the cut left all that was written before it, and on a disk of the same bytes the check found "
@@ -69,6 +70,9 @@ class OperationsClaimed:
             self._doubts = record.damage
             gaps.add(*self._doubts, *_no_cut(record))
         self._promises = None if packets is None else sealed.promises
+        blind = record.control not in (None, ControlKind.HONEST)
+        if blind and isinstance(self._promises, ProgramPromises):
+            self._promises = self._promises.of_every_ack()
         if self._promises is not None:
             gaps.add(*_gaps_of(self._promises))
         self._positive = None if self._promises is None else sealed.positive
@@ -101,13 +105,17 @@ class OperationsClaimed:
     def told(self, judgement: Judgement) -> dict[str, Any]:
         """What a result says of operations."""
         promises, timeline = self._promises, self._timeline
+        history = None if promises is None else promises.requirements
+        keeps = history.keeps if isinstance(history, OperationHistory) else "every"
+        untested = untested_of_program(self._sealed.record, self._positive)
         return {
             "acked": promises.acked if promises is not None else 0,
             "attempted": promises.attempted if promises is not None else 0,
             "acks": None if promises is None else _how_well_dated(promises),
             "loss": _story(timeline, promises, judgement),
             "positive": self._positive,
-            "untested": tuple(untested_of_program(self._sealed.record, self._positive)),
+            "keeps": keeps,
+            "untested": (*untested_acks(keeps), *untested),
             "reached": _reached(timeline, promises),
             "injected": () if timeline is None else tuple(_injected(timeline)),
         }

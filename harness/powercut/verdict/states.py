@@ -99,9 +99,21 @@ def with_states(sealed: SealedTrial, result: TrialResult, states: CrashStates) -
             "lost_lsns": lost,
             "states": recovered,
             "reached": _reached(sealed.directory, result.reached),
+            "untested": (*result.untested, *(() if seen is None else untested_states(seen))),
             "timings_s": result.timings_s | spent,
         }
     )
+
+
+def untested_states(seen: ExploreResult, of: str = "its disk") -> Iterator[str]:
+    """Crash states `of` a medium that there was no time for."""
+    states, both, seconds = seen.budget.partition(",")
+    looked_at, wanted = seen.coverage.distinct, int(states) if both else 0
+    if looked_at < wanted and not seen.coverage.exhausted:
+        yield (
+            f"{wanted - looked_at:,} of the {wanted:,} crash states of {of} that --budget asks "
+            f"for: its {seconds} were over"
+        )
 
 
 def _unbelievable(every: list[Finding]) -> tuple[list[Finding], Verdict]:

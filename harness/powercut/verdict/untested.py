@@ -79,6 +79,20 @@ def untested_of_program(
         yield from untested_of_boots()
 
 
+def untested_acks(keeps: str) -> Iterator[str]:
+    """Acks of a program that promises less than to keep each (OperationHistory.keeps)."""
+    if keeps == "prefix":
+        yield (
+            "whether its last acknowledged operations survive: the program promises a prefix, and "
+            "a loss is a hole before the last operation that is there"
+        )
+    if keeps == "opens":
+        yield (
+            "whether acknowledged operations survive: the program promises that it opens, and that "
+            "what is there is right"
+        )
+
+
 def untested_of_boots() -> Iterator[str]:
     """The same of a program that ran on this host's kernel, where its check runs as well."""
     if not new_clocks():

@@ -98,7 +98,6 @@ def unfold(data: Bytes, folds: Folds, run_id: bytes) -> None:
 
 
 def _rows(data: Bytes) -> U64:
-    """The whole chunks of `data`, a row of words each."""
     whole = len(data) // wal.CHUNK * wal.CHUNK
     rows: U64 = data[:whole].view("<u8").reshape(-1, wal.WORDS_PER_CHUNK)
     return rows

@@ -188,7 +188,6 @@ def _taken_by(
 
 
 def _issued(space: FolderSpace, instant: int) -> CrashState:
-    """Everything that had been issued by then."""
     return CrashState(instant, tuple(space.volatile(instant).tolist()))
 
 

@@ -169,7 +169,6 @@ class FolderStory:
 
 
 def _kind_of(row: Row) -> LostKind:
-    """What kind of change a row is."""
     if isinstance(row.change, NameChange):
         return "name"
     if isinstance(row.change, SizeChange):

@@ -101,7 +101,6 @@ def _each(
 
 
 def _issued(space: StateSpace, instant: int) -> CrashState:
-    """Everything that had been issued by then."""
     return CrashState(instant, tuple(space.volatile(instant).tolist()))
 
 

@@ -299,7 +299,6 @@ def document(recording: Recording, found: Found, **told: Any) -> Witness:
 
 
 def _joined(drops: Sequence[Drop]) -> list[Drop]:
-    """Neighbours as one."""
     joined: list[Drop] = []
     for drop in drops:
         if joined and joined[-1].write == drop.write and joined[-1].end == drop.begin:

@@ -97,7 +97,6 @@ def _dropped(
 
 
 def _flushes_of(timeline: Timeline, write: int) -> npt.NDArray[np.int64]:
-    """The flushes that are for the disk of a write."""
     requests = timeline.requests
     at, begin, length = requests.offset[write], requests.offset, requests.length
     reaches = (length == 0) | ((begin <= at) & (at < begin + length))

@@ -24,7 +24,7 @@ def acks(recording: Path, json_file: Path | None) -> int:
         return foreign_logs().tell(recording, json_file=json_file)
     from powercut.crash.exposure import exposure
     from powercut.recording.sealed import open_trial
-    from powercut.report.terminal.exploration import print_exposure
+    from powercut_extras.audit.exposed import print_exposure
 
     console = console_beside(json_file)
     status, told = 0, []

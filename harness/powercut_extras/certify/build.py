@@ -157,6 +157,7 @@ def _cell(
             )
             for control in cell.controls
         ),
+        keeps=next((one.keeps for one in cell.trials if one.keeps != "every"), "every"),
         confirmed=confirmed(run, cell),
         explanation=str(explanation),
         cause=explanation.cause,

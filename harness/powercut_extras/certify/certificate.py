@@ -151,6 +151,9 @@ class CertifiedCell(Record):
     controls: tuple[CertifiedControl, ...] = ()
     """The runs of known outcome."""
 
+    keeps: Literal["every", "prefix", "opens"] = "every"
+    """What its program promised of the operations that it acknowledged."""
+
     confirmed: bool | None = None
     """For a lossy cell: whether live cut and analysis of the recording name the same lost
     records; null for other verdicts."""

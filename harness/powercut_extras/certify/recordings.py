@@ -89,7 +89,9 @@ def _judged_again(trial: TrialDir, shelf: EngineShelf) -> Iterator[str]:
     except PowercutError as error:
         yield str(error)
         return
-    if (result.verdict, result.commits_acked) != (stored.verdict, stored.commits_acked):
+    if result.keeps != stored.keeps:
+        yield f"{trial.path}: judged again, its program promises otherwise: {result.keeps}"
+    elif (result.verdict, result.commits_acked) != (stored.verdict, stored.commits_acked):
         yield (
             f"{trial.path}: judged again it is {result.verdict.name} with "
             f"{result.commits_acked} acknowledged records, and was {stored.verdict.name} with "

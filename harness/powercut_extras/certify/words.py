@@ -87,6 +87,12 @@ def statement_of(
                 else ""
             )
         )
+    if less := [cell for cell in safe if cell.keeps != "every"]:
+        promises = " or ".join(sorted({f"`promise {cell.keeps}`" for cell in less}))
+        sentences.append(
+            f"In {len(less):,} of these cells the program promises less than to keep what it "
+            f"acknowledges ({promises}), and no more was asked of it."
+        )
     surprises = sum(not cell.as_expected for cell in cells)
     if surprises and definition is None:
         sentences.append(f"{surprises} did not get the verdict that was expected.")

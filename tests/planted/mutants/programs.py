@@ -590,6 +590,18 @@ MUTANTS: tuple[Mutant, ...] = (
             "claims that cannot be are taken",
         ),
         (
+            "promise-of-the-past",
+            At("_too_late", "line.kind in (LineKind.ATOMIC, LineKind.PROMISE)"),
+            "False",
+            "a promise counts that is made after the first attempt",
+        ),
+        (
+            "prefix-in-any-order",
+            At("_too_late", "line.first <= last"),
+            "False",
+            "a prefix may be of operations in any order",
+        ),
+        (
             "check-status",
             At("sighting_of", "not observation.complete"),
             "False",
@@ -689,6 +701,36 @@ MUTANTS: tuple[Mutant, ...] = (
             At("check_operations", "wrong if history.atomic else wrong & required"),
             "wrong & required",
             "a promise of whole operations is not held against what the check says",
+        ),
+        (
+            "holes-forgiven",
+            At("_broken", "one < last"),
+            "False",
+            "of a prefix nothing is lost",
+        ),
+        (
+            "tails-convict",
+            At("_broken", "one < last"),
+            "True",
+            "the end of what was acknowledged is lost, though only a prefix was promised",
+        ),
+        (
+            "holes-of-another-life",
+            At("_broken", "missing - promised"),
+            "missing",
+            "what was acknowledged in a later life is a hole of the first",
+        ),
+        (
+            "lives-in-one-order",
+            At("check_operations", "attempted - tried"),
+            "attempted",
+            "what is there of a later life makes a hole of the first one's end",
+        ),
+        (
+            "opens-asked-for-acks",
+            At("_broken", "frozenset()"),
+            "missing",
+            "a program that promises only to open is asked for its acks",
         ),
         (
             "phantoms-forgiven",

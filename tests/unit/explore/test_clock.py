@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 
 from powercut.explore.clock import BATCH_MAX, Clock
-from powercut.explore.request import Budget
+from powercut.explore.request import Budget, ExploreProgress
+from powercut.model.confidence import STATES_MIN
+from powercut.model.errors import UsageError
 
 
 class Time:
@@ -46,6 +48,47 @@ def test_what_takes_longer_than_the_budget_is_begun_once():
     assert (taken, checked) == (46.0, 1)
     taken, checked = play(Budget(seconds=20), 0.1, starts=60.0)
     assert checked == 1
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("each", [0.001, 0.2, 0.5, 3.0, 45.0])
+def test_of_both_bounds_time_ends_nothing_before_a_safe_has_its_states(each, jobs):
+    budget = Budget(states=320, seconds=20)
+    time = Time()
+    clock = Clock(budget, budget.first_share(after=0, depth=0), jobs, now=time)
+    clock.work()
+    checked = 0
+    while (size := clock.batch(checked, 0.0)) and checked < 320:
+        time.now += each * size / jobs
+        checked += size
+    assert (checked >= 320) == (each * 320 / jobs <= 20)
+    assert checked >= STATES_MIN
+    assert checked <= max(STATES_MIN, 24 * jobs / each) or each < 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "states", "seconds"),
+    [("320,90s", 320, 90.0), ("1000,1.5m", 1000, 90.0), ("7", 7, None), ("5m", None, 300.0)],
+)
+def test_a_budget_says_how_many_or_how_long_or_both(text, states, seconds):
+    budget = Budget.parse(text)
+    assert (budget.states, budget.seconds) == (states, seconds)
+    assert Budget.parse(str(budget)) == budget
+
+
+@pytest.mark.parametrize("text", ["90s,320", "320,", ",90s", "320,90s,1", "320,40", "0,90s", ""])
+def test_what_is_no_budget_is_refused_with_an_example(text):
+    with pytest.raises(UsageError, match="neither a number of states nor a time") as raised:
+        Budget.parse(text)
+    assert "320,90s" in raised.value.hint
+
+
+def test_how_long_it_takes_follows_from_the_pace_and_from_the_time_there_is():
+    assert ExploreProgress(20, 0, 4.0, Budget(320, 90.0), "").left_s == 60.0
+    assert ExploreProgress(20, 0, 20.0, Budget(320, 90.0), "").left_s == 70.0
+    assert ExploreProgress(20, 0, 4.0, Budget(320), "").left_s == 60.0
+    assert ExploreProgress(0, 0, 4.0, Budget(320), "").left_s == float("inf")
+    assert ExploreProgress(40, 0, 99.0, Budget(320, 90.0), "").left_s == 0.0
 
 
 def test_a_budget_of_states_is_not_one_of_time():

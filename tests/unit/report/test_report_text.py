@@ -223,6 +223,22 @@ def test_progress_on_a_terminal_does_not_fail():
         view(RunFinished("first-light", Verdict.SAFE, Path("x")))
 
 
+def test_the_line_of_a_terminal_has_what_each_is_busy_with():
+    target = Console(file=io.StringIO(), width=200, force_terminal=True)
+    with ProgressView(target) as view:
+        view(RunStarted("first-light", 7, ("a",), 2, Path("x")))
+        view(TrialPhase("a", 1, Phase.EXPLORE, "40 of 320, about 7 s left"))
+        view(TrialPhase("files", 0, Phase.EXPLORE, "8 of 320, about 20 s left"))
+        (task,) = view._bar.tasks
+        assert task.fields["now"] == (
+            "a: recovering crash states 40 of 320, about 7 s left; "
+            "files: recovering crash states 8 of 320, about 20 s left"
+        )
+        view(TrialFinished("a", 1, Verdict.SAFE, 300, 0, 1.25))
+        view(TrialPhase("b", 1, Phase.BOOT))
+        assert "a: " not in task.fields["now"]
+
+
 def test_a_plan_shows_seeds_cuts_and_machines(make):
     target = console()
     print_plan(target, make.plan, 4, lambda cell: ["qemu", f"cell={cell.name}", "a b"])

@@ -25,9 +25,11 @@ from powercut.verdict.folder import verdict_of_capture
 from powercut.verdict.untested import BOOT_OF_THE_HOST
 
 
-def recording(acked=12, gaps=(), doubts=(), files=(), share="", refused=(), inodes=()):
+def recording(
+    acked=12, gaps=(), doubts=(), files=(), share="", refused=(), inodes=(), keeps="every"
+):
     """What a verdict looks at of one."""
-    history = SimpleNamespace(acked=range(acked), attempted=range(acked))
+    history = SimpleNamespace(acked=range(acked), attempted=range(acked), keeps=keeps)
     return SimpleNamespace(
         gaps=gaps,
         folder=SimpleNamespace(requests=()),
@@ -74,6 +76,31 @@ def test_one_that_has_it_all_is_safe():
     result = verdict_on(recording(), SEEN)
     assert (result.verdict, result.reasons, result.control) == (Verdict.SAFE, (), "LOSSY")
     assert result.explored == EXPLORED
+
+
+@pytest.mark.parametrize(
+    ("budget", "exhausted", "told"),
+    [
+        ("320,90s", False, True),
+        ("320", False, False),
+        ("90s", False, False),
+        ("320,90s", True, False),
+    ],
+)
+def test_states_that_time_was_too_short_for_are_told_as_not_tested(budget, exhausted, told):
+    found = seen(exhausted=exhausted)
+    found = replace(found, explored=found.explored.model_copy(update={"budget": budget}))
+    result = verdict_on(recording(), found)
+    said = "288 of the 320 crash states of its files that --budget asks for: its 90s were over"
+    assert result.verdict is Verdict.SAFE
+    assert (said in result.untested) == told
+
+
+@pytest.mark.parametrize(("keeps", "words"), [("prefix", "a hole"), ("opens", "that it opens")])
+def test_acks_that_a_program_does_not_promise_to_keep_are_told_as_not_tested(keeps, words):
+    result = verdict_on(recording(keeps=keeps), SEEN)
+    assert (result.verdict, result.keeps) == (Verdict.SAFE, keeps)
+    assert words in result.untested[0]
 
 
 def test_words_of_a_read_only_file_system_are_a_reason_where_something_failed():

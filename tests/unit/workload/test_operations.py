@@ -76,6 +76,83 @@ def test_a_program_may_promise_that_no_operation_is_seen_unfinished():
     assert not said("? 1, atomic, + 1").atomic
 
 
+FIVE = "? 1, + 1, ? 2, + 2, ? 3, - 3, ? 4, + 4, ? 5"  # 3 has failed, 5 is under way
+
+
+@pytest.mark.parametrize(
+    ("check", "prefix", "opens"),
+    [
+        ("= 1-2, = 4-5", [], []),
+        ("", [], []),
+        ("= 1", [], []),
+        ("= 1-2", [], []),
+        ("= 1, = 4", [(K.LOST, "LOSSY", ["2"])], []),
+        ("= 4", [(K.LOST, "LOSSY", ["1-2"])], []),
+        ("= 5", [(K.LOST, "LOSSY", ["1-2", "4"])], []),  # not acknowledged, and there
+        ("= 2-4", [(K.LOST, "LOSSY", ["1"])], []),
+        ("= 1, x 2 half", [(K.CORRUPT, "LOSSY", ["2"])], [(K.CORRUPT, "LOSSY", ["2"])]),
+        ("bad torn", [(K.NOT_RECOVERED, "LOSSY", [])], [(K.NOT_RECOVERED, "LOSSY", [])]),
+        ("= 1-9", [(K.NEVER_ATTEMPTED, "LOSSY", ["6-9"])], [(K.NEVER_ATTEMPTED, "LOSSY", ["6-9"])]),
+    ],
+)
+def test_a_program_may_promise_less_than_each_ack(check, prefix, opens):
+    assert judged(f"promise prefix, ready, {FIVE}", check) == prefix
+    assert judged(f"promise opens, ready, {FIVE}", check) == opens
+
+
+def test_a_lower_number_that_is_missing_is_a_hole_and_is_told_so():
+    (told,) = check_operations(said(f"promise prefix, {FIVE}"), 10**6, found("= 1, = 4"))
+    assert told.message == "1 operation is acknowledged and not there, though a later one is: 2"
+
+
+def test_a_check_that_did_not_look_at_everything_finds_no_hole():
+    seen = judged(f"promise prefix, {FIVE}", "= 1, = 4", complete=False, failure="status 3")
+    assert seen == [(K.INCOMPLETE, "INCONCLUSIVE", [])]
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ("? 1, promise prefix, + 1", "after its first attempt"),
+        ("promise most, ? 1, + 1", "no line of the contract: 'promise most'"),
+        ("promise, ? 1, + 1", "no line of the contract: 'promise'"),
+        ("promise prefix, ? 2, + 2, ? 1", "tries operation 1 after 2"),
+        ("promise prefix, ? 1, - 1, ? 1", "tries operation 1 after 1"),
+    ],
+)
+def test_a_promise_that_cannot_be_is_trouble(claims, why):
+    (trouble,) = said(claims).trouble
+    assert why in trouble
+
+
+def test_who_promises_nothing_less_keeps_every_ack():
+    assert [said(f"{first}? 2, + 2").keeps for first in ("", "promise prefix, ")] == [
+        "every",
+        "prefix",
+    ]
+    assert said("promise opens, ? 2, + 2, ? 1, + 1").keeps == "opens"
+    assert said("? 1, promise opens").keeps == "every"
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_of_a_prefix_what_is_lost_stands_before_what_is_there(acked, there):
+    history = said(", ".join(["promise prefix", *(f"? {n}" for n in range(31))]))
+    history = replace(history, acked=np.array(sorted(acked)), ack_ns=np.full(len(acked), 5))
+    (*told,) = check_operations(
+        history, 10**6, found(", ".join(f"= {number}" for number in sorted(there)))
+    )
+    lost = {number for one in told for span in one.lsns for number in span}
+    assert lost == {number for number in acked - there if number < max(there, default=0)}
+
+
+def test_a_control_is_judged_by_every_ack():
+    weak = ProgramPromises(said(f"promise opens, {FIVE}"))
+    claims, nothing = weak.claims_at(10**6), Observation((), lines=b"")
+    assert weak.check(claims, nothing) == ()
+    (lost,) = weak.of_every_ack().check(claims, nothing)
+    assert (lost.kind, [str(span) for span in lost.lsns]) == (K.LOST, ["1-2", "4"])
+
+
 def test_an_unfinished_operation_that_is_called_wrong_is_told_with_its_remedy():
     (told,) = check_operations(said("? 1, + 1, ? 2"), 10**6, found("= 1, x 2 half a line"))
     assert "the check calls 2 wrong (2: half a line), which was never acknowledged" in told.message

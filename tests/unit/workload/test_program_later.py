@@ -50,6 +50,34 @@ def test_a_state_that_lost_something_at_once_is_not_judged_twice():
     assert found(seen) == [(FindingKind.LOST, LOSSY, (LsnRange(5, 5),))]
 
 
+PREFIX = ProgramPromises(history_of([Packet(0, b"promise prefix\n"), *FIRST]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        (b"= 1-3\n", b"= 1-3\n= 6-7\n", None),  # 4 and 5 are the tail, and 6 is of another life
+        (b"= 1-3\n", b"= 1-3\n", None),
+        (b"= 1-5\n", b"= 1-3\n= 6-7\n", None),  # the tail of the first life may go later
+        (b"= 1-3\n", b"= 1\n= 3\n= 6\n", 2),
+        (b"= 1-2\n= 4\n", b"= 1-7\n", 3),  # at once
+    ],
+)
+def test_of_a_prefix_the_tail_may_go_in_each_life(before, after, lost):
+    seen = lived(after, before=before)
+    found = PREFIX.check(PREFIX.claims_at(100), seen)
+    expected = [] if lost is None else [(FindingKind.LOST, (LsnRange(lost, lost),))]
+    assert [(one.kind, one.lsns) for one in found] == expected
+
+
+def test_one_that_only_opens_is_asked_for_no_ack_of_any_life():
+    opens = ProgramPromises(history_of([Packet(0, b"promise opens\n"), *FIRST]))
+    claims = opens.claims_at(100)
+    assert opens.check(claims, lived(b"= 3\n", before=b"= 2\n")) == ()
+    (bad,) = opens.check(claims, lived(b"bad torn\n", before=b"= 2\n"))
+    assert bad.kind is FindingKind.NOT_RECOVERED
+
+
 def test_an_operation_that_nobody_tried_is_a_phantom_and_one_of_the_later_life_is_not():
     assert found(lived(b"= 1-7\n= 9\n")) == [
         (FindingKind.NEVER_ATTEMPTED, LOSSY, (LsnRange(9, 9),))
@@ -106,3 +134,11 @@ def test_a_second_cut_is_held_against_what_was_promised_between_the_two():
     before = replace(claims, later=replace(later, promised=()))
     assert PROMISES.check(before, Observation((), lines=b"= 1-5\n= 8\n")) == ()
     assert later + later == later
+
+
+def test_what_a_later_life_acknowledged_last_is_its_tail_whatever_its_number():
+    """2 failed at first, and is tried once more: it may go, though 3 is there."""
+    first = b"promise prefix\n? 1\n+ 1\n? 2\n- 2\n? 3\n+ 3\n"
+    promises = ProgramPromises(history_of([Packet(1, first)]))
+    seen = lived(b"= 1\n= 3\n", before=b"= 1\n= 3\n", said=b"ready\n? 2\n+ 2\n")
+    assert promises.check(promises.claims_at(100), seen) == ()

@@ -15,6 +15,7 @@ from powercut.campaign.verify import verify
 from powercut.console import PlainConsole
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.model.verdict import Verdict
+from powercut.paths import PROGRAMS
 from powercut.recover.uml.boot import unavailable
 from powercut.report.junit import junit_xml
 from powercut.report.publish import write_reports
@@ -324,3 +325,50 @@ def test_a_cause_that_cannot_be_found_takes_no_verdict_away(
     assert found.verdict is Verdict.LOSSY
     text = told(found, capsys)
     assert "not all is known of the captured files: no room for the search" in text
+
+
+def tried_tail(folder: Path, *settings: str) -> RunResult:
+    """What comes of workloads/programs/tail, which syncs nothing."""
+    order = TryOrder(
+        program=ProgramSettings(
+            kind="program", command=(str(PROGRAMS / "tail"), *settings), folder=str(folder)
+        ),
+        options=RecordOptions("ext4", "64MiB", 4096, (), "", 100, 10.0, "64", 60.0, 120.0),
+        seed=5,
+        results=folder / "results",
+        stamp="now",
+    )
+    require_contract(order)
+    return try_program(order)
+
+
+def test_a_store_that_keeps_the_prefix_that_it_promises_is_safe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the lying disk of its control each ack counts: else nothing would be missed there."""
+    found = tried_tail(tmp_path, "promise=prefix")
+    (cell,) = found.cells
+    (trial,) = cell.trials
+    assert (found.verdict, trial.keeps, journal_of(found).keeps) == (
+        Verdict.SAFE,
+        "prefix",
+        "prefix",
+    )
+    assert [(one.verdict, one.behaved) for one in cell.controls] == [(Verdict.LOSSY, True)]
+    assert trial.states is not None
+    assert trial.states.at_acks is None
+    text = told(found, capsys)
+    assert "What is lost is the end of what it acknowledged, as it promises" in text
+    assert "not tested: whether its last acknowledged operations survive" in text
+    assert "had one operation in every" not in text
+    again = verify(Path(found.result_directory))
+    assert (again.verdict, again.cells[0].trials[0].keeps) == (Verdict.SAFE, "prefix")
+
+
+@pytest.mark.parametrize("settings", [("promise=opens", "fault=count"), ("promise=every",)])
+def test_one_that_does_not_open_or_that_promises_each_ack_is_lossy(
+    tmp_path: Path, settings: tuple[str, ...]
+) -> None:
+    found = tried_tail(tmp_path, *settings)
+    assert found.verdict is Verdict.LOSSY
+    assert (journal_of(found).verdict, journal_of(found).control) == (Verdict.LOSSY, "LOSSY")

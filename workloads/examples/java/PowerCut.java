@@ -52,6 +52,11 @@ public final class PowerCut {
             say("atomic");
         }
 
+        /** Before all others: it keeps a "prefix" of what it acknowledges, or only "opens". */
+        public void promise(String less) {
+            say("promise " + less);
+        }
+
         /** Work begins. */
         public void ready() {
             say("ready");

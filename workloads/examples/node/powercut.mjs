@@ -23,6 +23,8 @@ class Session {
 
   // Before all others: an operation that was tried is there whole, or not at all.
   atomic() { this.#say("atomic"); }
+  // Before all others: it keeps a "prefix" of what it acknowledges, or only "opens".
+  promise(less) { this.#say(`promise ${less}`); }
   // Work begins.
   ready() { this.#say("ready"); }
   // The operation may leave a trace from now on.

@@ -79,7 +79,6 @@ def ensure_guest_image(
 
 
 def _image_of(kernel: Kernel, flavour: str, deadline: float) -> GuestImage:
-    """The image with a kernel that is there."""
     _inputs(flavour)  # raises if a program is not built
     with _lock(deadline):
         return _build(kernel, _programs(flavour))
@@ -95,7 +94,6 @@ def current_guest_image(flavour: str = "cloud") -> GuestImage | None:
 
 
 def _programs(flavour: str) -> tuple[Path, ...]:
-    """What the guest can run."""
     tools = (path for path in _TOOLS if path.exists())
     return (*_PROGRAMS, *tools, *(_FULL_PROGRAMS if flavour == "full" else ()))
 

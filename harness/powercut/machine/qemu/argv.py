@@ -188,7 +188,6 @@ def _storage(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
 
 
 def _beside(spec: QemuSpec, stand_in: NullDisk | None) -> list[str]:
-    """The disks under test but for the first."""
     argv: list[str] = []
     for number, one in enumerate(spec.beside, 1):
         disk = one.disk if stand_in is None else NullDisk(one.size)

@@ -167,7 +167,6 @@ class QemuBackend:
             return qemu_of(version, deadline=time.monotonic() + _FETCH_S)
 
     def _board(self, version: str, after_move: str | None) -> str:
-        """The board of a guest that may go on in another QEMU."""
         if after_move is None:
             return PC
         first, there = self._qemu(version), self._other_qemu(after_move)
@@ -253,7 +252,6 @@ def _problem(find: Callable[[], object]) -> str:
 
 @contextmanager
 def _naming(key: str, choice: str) -> Iterator[None]:
-    """Errors inside say which setting they are about."""
     try:
         yield
     except PowercutError as error:

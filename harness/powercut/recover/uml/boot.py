@@ -333,7 +333,6 @@ class UmlProcess:
 def _passed(
     disk: UbdDisk | None, terminal: Terminal | None, outside: OutsideDisks | None
 ) -> list[int]:
-    """The descriptors of what UML finds open."""
     keyboard_and_screen = [] if terminal is None else [terminal.keyboard, terminal.screen]
     lines = [] if outside is None else [outside.lines]
     return [*([] if disk is None else [disk.fd]), *keyboard_and_screen, *lines]
@@ -349,7 +348,6 @@ def _preloaded(outside: OutsideDisks | None) -> list[Path]:
 
 
 def _shown(kernel: UmlKernel, outside: OutsideDisks | None, host: HostRoot | None) -> list[Path]:
-    """What it has to find, whatever place it lies in."""
     sockets = () if outside is None else outside.sockets
     words = kernel.libraries.split(":")
     if host is not None:
@@ -396,5 +394,4 @@ def _files_of(disk: UbdDisk | None) -> list[Path]:
 
 
 def _set_append(fd: int) -> None:
-    """Lets a file be truncated while it is written to."""
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)

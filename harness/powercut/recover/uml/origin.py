@@ -267,7 +267,6 @@ class SharesOrigin(Protocol):
 
 
 def _common(old: list[ImageWrite], new: list[ImageWrite]) -> int:
-    """How many writes both begin with."""
     return next(compress(count(), map(operator.is_not, old, new)), min(len(old), len(new)))
 
 

@@ -87,7 +87,6 @@ def uml_proof(
 
 
 def _key(kernel: UmlKernel) -> str:
-    """Everything that the outcome may depend on."""
     parts = [
         Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         platform.release(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from rich import box
 from rich.console import Console
@@ -64,7 +65,8 @@ def answer_lines(run: RunResult, files: FilesTried) -> Iterator[str]:
             yield from _alone(files, cell)
         case Verdict.SAFE:
             wider = ", nor where names keep their order" if files.journal else ""
-            yield f"No acknowledged operation is lost on {where}{wider}."
+            kept = _KEPT[cell.trials[0].keeps]
+            yield f"{kept} on {where}{wider}."
             if posix is not None and posix.verdict is Verdict.LOSSY:
                 cause = files.cause or "the report of the files has it."
                 yield f"POSIX alone allows a loss: {cause}"
@@ -72,6 +74,13 @@ def answer_lines(run: RunResult, files: FilesTried) -> Iterator[str]:
                 yield "Nor by what POSIX alone promises."
         case _:
             yield "Nothing was proved: see below."
+
+
+_KEPT: Final = {
+    "every": "No acknowledged operation is lost",
+    "prefix": "What is lost is the end of what it acknowledged, as it promises; there is no hole",
+    "opens": "It opens, as it promises, and nothing is wrong",
+}
 
 
 def _alone(files: FilesTried, cell: CellResult) -> Iterator[str]:

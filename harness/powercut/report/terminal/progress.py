@@ -43,6 +43,8 @@ class ProgressView(ResourceOwner):
             disable=not console.is_terminal,
         )
         self._task: TaskID | None = None
+        self._now: dict[str, str] = {}
+        """What each that is under way is busy with."""
 
     def _open(self, stack: ExitStack) -> None:
         stack.enter_context(self._bar)
@@ -61,7 +63,9 @@ class ProgressView(ResourceOwner):
                 self._task = self._bar.add_task(escape(event.scenario), total=event.trials, now="")
             case TrialPhase():
                 if self._task is not None:
-                    self._bar.update(self._task, now=f"{event.cell}: {event.phase.value}")
+                    so_far = f" {event.so_far}" if event.so_far else ""
+                    self._now[event.cell] = f"{event.cell}: {event.phase.value}{so_far}"
+                    self._bar.update(self._task, now="; ".join(self._now.values()))
             case TrialFinished():
                 self._trial_finished(event)
             case Notice():
@@ -70,6 +74,7 @@ class ProgressView(ResourceOwner):
                 self._drop_task()
 
     def _trial_finished(self, event: TrialFinished) -> None:
+        self._now.pop(event.cell, None)
         if self._task is not None:
             # The estimate at the start may be too low: some controls follow from verdicts.
             task = self._bar.tasks[self._bar.task_ids.index(self._task)]

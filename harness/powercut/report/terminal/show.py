@@ -170,7 +170,6 @@ def _print_trial(console: Console, result: ResultDir, trial: TrialResult, unit: 
 
 
 def _print_check(console: Console, view: RecordingView) -> None:
-    """What a program's check found after the cut."""
     seen = view.observation
     if seen is not None and not seen.recovered:
         console.print("\nAfter the cut the store did not come back:")

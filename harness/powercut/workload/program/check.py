@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The checker of operations: what a program acknowledged, against what its own check found.
 
-1. Acknowledged and not there: lost.
+1. Acknowledged and not there: lost.  But a program may promise less: a `prefix` of what it
+   acknowledged, of which only a hole is lost, one that is not there though a higher number is; or
+   that it `opens` with what there is.
 2. There and wrong: corrupt, if it was acknowledged.  If not, it is what a cut leaves of an
    operation that was under way, and no promise is broken: INCONCLUSIVE, as the check should have
    left it out.  But a program may promise that an operation is there whole, or not at all
@@ -35,6 +37,10 @@ from powercut.model.verdict import (
 )
 
 _NAMED_MAX = 4
+_NOT_THERE = {
+    "every": "acknowledged and not there",
+    "prefix": "acknowledged and not there, though a later one is",
+}
 _WORDS_MAX = 100
 
 
@@ -66,15 +72,34 @@ def check_operations(
     if torn := wrong - corrupt:
         findings.append(_unfinished(sighting, torn))
     if not sighting.incomplete:
-        lost = required - wrong - sighting.those_present(required)
+        missing = required - wrong - sighting.those_present(required)
+        # Of operations of another life nobody knows the order.
+        lost = _broken(history, missing, promised, sighting.those_present(attempted - tried))
         if lost:
-            findings.append(_of(FindingKind.LOST, lost, "acknowledged and not there"))
+            findings.append(_of(FindingKind.LOST, lost, _NOT_THERE[history.keeps]))
     findings += _never_tried(history, attempted, sighting)
     findings += [Finding.unknown(f"the program's check: {why}") for why in sighting.incomplete]
     return [
         replace(one, difference=difference) if one.verdict is Verdict.LOSSY else one
         for one in findings
     ]
+
+
+def _broken(
+    history: OperationHistory,
+    missing: frozenset[int],
+    promised: frozenset[int],
+    there: frozenset[int],
+) -> frozenset[int]:
+    """Which of the acknowledged operations that are `missing` the program has promised to keep."""
+    match history.keeps:
+        case "every":
+            return missing
+        case "prefix":
+            last = max(there, default=0)
+            return frozenset(one for one in missing - promised if one < last)
+        case "opens":
+            return frozenset()
 
 
 def doubts_before(

@@ -30,7 +30,8 @@ def history_of(
     `tracer` is the key of the tracer's notes, if one ran the program.
 
     Claims that cannot be are its trouble: an ack of what was never tried or has failed, a second
-    ack, a second attempt of what was acknowledged.
+    ack, a second attempt of what was acknowledged, and of a program that promises a prefix an
+    attempt whose number is not the highest yet.
     """
     return _in_bulk(packets, cut_ns) or _line_by_line(packets, cut_ns, tracer)
 
@@ -42,19 +43,19 @@ def _line_by_line(packets: Sequence[Packet], cut_ns: int, tracer: str) -> Operat
     failed: set[int] = set()
     trouble = FirstFew(_SHOWN_MAX, "of its claims", read.problems)
     ready = None
-    atomic = False
+    stated: set[str] = set()
     for line in read.lines:
         if line.at_ns >= cut_ns and line.kind is not LineKind.ATTEMPT:
             continue
         problem = _impossible(line, attempts, acks, failed)
-        if line.kind is LineKind.ATOMIC and attempts:
-            problem = "the program says `atomic` after its first attempt: it promises it of all"
+        if attempts:
+            problem = problem or _too_late(line, next(reversed(attempts)), stated)
         if problem:  # what cannot be is the program's mistake, and requires nothing
             trouble.add(problem)
             continue
         match line.kind:
-            case LineKind.ATOMIC:
-                atomic = True
+            case LineKind.ATOMIC | LineKind.PROMISE:
+                stated.add(line.text or line.kind.value)
             case LineKind.READY:
                 ready = line.at_ns if ready is None else ready
             case LineKind.ATTEMPT:
@@ -76,7 +77,8 @@ def _line_by_line(packets: Sequence[Packet], cut_ns: int, tracer: str) -> Operat
         frozenset(failed),
         ready,
         trouble.told(),
-        atomic=atomic,
+        atomic="atomic" in stated,
+        keeps="prefix" if "prefix" in stated else "opens" if "opens" in stated else "every",
     )
 
 
@@ -116,6 +118,19 @@ def _in_bulk(packets: Sequence[Packet], cut_ns: int) -> OperationHistory | None:
     return OperationHistory(
         numbers[tried], at_ns[tried], numbers[acked], at_ns[acked], ready_ns=ready
     )
+
+
+def _too_late(line: Line, last: int, stated: set[str]) -> str:
+    """What may not come after the first attempt, or not after that of `last`."""
+    if line.kind in (LineKind.ATOMIC, LineKind.PROMISE):
+        said = line.kind.value
+        return f"the program says `{said}` after its first attempt: it promises it of all"
+    if line.kind is LineKind.ATTEMPT and line.first <= last and "prefix" in stated:
+        return (
+            f"the program tries operation {line.first} after {last}: a prefix is one in the order "
+            "of the numbers"
+        )
+    return ""
 
 
 def _impossible(

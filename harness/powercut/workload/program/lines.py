@@ -4,6 +4,7 @@
 A program says what it does on the descriptor POWERCUT_FD, a line for each claim:
 
     atomic       an operation that was tried is there whole, or not at all
+    promise W    it keeps less than each `+ N`: of these a `prefix`, or it only `opens`
     ready        it is set up and begins to work
     ? N          it is about to try operation N
     + N          N is durable
@@ -40,6 +41,7 @@ from powercut.model.operations import Packet
 OPERATION_MAX: Final = 2**63 - 1
 _PROBLEMS_MAX: Final = 8
 _PART: Final = 1 << 20
+_PROMISES: Final = ("prefix", "opens")
 _RANGE: Final = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 
 
@@ -47,6 +49,7 @@ class LineKind(enum.Enum):
     """What a line begins with."""
 
     ATOMIC = "atomic"
+    PROMISE = "promise"
     READY = "ready"
     ATTEMPT = "?"
     ACK = "+"
@@ -61,6 +64,7 @@ class LineKind(enum.Enum):
 _OF_RUN: Final = frozenset(
     {
         LineKind.ATOMIC,
+        LineKind.PROMISE,
         LineKind.READY,
         LineKind.ATTEMPT,
         LineKind.ACK,
@@ -174,8 +178,9 @@ def _parse(raw: bytes, at_ns: int) -> Line | None:
     except ValueError:
         return None
     match kind:
-        case LineKind.READY | LineKind.ATOMIC:
-            return None if text else Line(kind, at_ns=at_ns)
+        case LineKind.READY | LineKind.ATOMIC | LineKind.PROMISE:
+            may_be = _PROMISES if kind is LineKind.PROMISE else ("",)
+            return Line(kind, text=text, at_ns=at_ns) if text in may_be else None
         case LineKind.TROUBLE | LineKind.BAD | LineKind.NOTE:
             return Line(kind, text=text.strip(), at_ns=at_ns)
         case LineKind.WRONG:

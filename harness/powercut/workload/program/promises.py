@@ -76,10 +76,22 @@ class ProgramPromises:
         attempted = history.attempted_before(claims.instant) | _operations(later.tried)
         return difference_of(required, attempted, sighting_of(observation))
 
+    def of_every_ack(self) -> ProgramPromises:
+        """As a control is judged: whether the check misses what is lost, promised or not."""
+        return replace(self, requirements=replace(self.requirements, keeps="every"))
+
     def claims_after(self, later: Continuation) -> LaterClaims:
         """The operations that it tried and acknowledged, of those that it may try."""
         went_on = history_of([Packet(0, later.lines)])
         return LaterClaims(lsn_ranges(went_on.acked.tolist()), 0, lsn_ranges(went_on.names))
+
+    def _less(self, seen: Sighting) -> ProgramPromises:
+        """Without what was gone already, which it had not promised to keep."""
+        history = self.requirements
+        if history.keeps == "every":
+            return self
+        gone = history.names - seen.those_present(history.names)
+        return replace(self, requirements=history.without_acks(gone))
 
     def _check_later(
         self, claims: StateClaims, before: Sighting, later: Continuation
@@ -99,7 +111,7 @@ class ProgramPromises:
         if again or went_on.trouble:
             return  # what it claims cannot be believed
         after = replace(claims, later=claims.later + self.claims_after(later))
-        for finding in self.check(after, later.observation):
+        for finding in self._less(before).check(after, later.observation):
             message = f"{_LATER}{_told(went_on)}: {finding.message}"
             yield replace(finding, message=message)
 

@@ -37,6 +37,9 @@ func (s Session) say(format string, words ...any) {
 // Atomic comes before all others: an operation that was tried is there whole, or not at all.
 func (s Session) Atomic() { s.say("atomic") }
 
+// Promise comes before all others: it keeps a "prefix" of what it acknowledges, or only "opens".
+func (s Session) Promise(less string) { s.say("promise %s", less) }
+
 // Ready says that work begins.
 func (s Session) Ready() { s.say("ready") }
 

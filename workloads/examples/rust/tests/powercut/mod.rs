@@ -44,6 +44,10 @@ impl Session {
     pub fn atomic(&self) {
         self.say("atomic");
     }
+    /// Before all others: it keeps a "prefix" of what it acknowledges, or only "opens".
+    pub fn promise(&self, less: &str) {
+        self.say(format_args!("promise {less}"));
+    }
     /// Work begins.
     pub fn ready(&self) {
         self.say("ready");
