@@ -658,12 +658,12 @@ MUTANTS: tuple[Mutant, ...] = (
                 "check_operations",
                 (
                     "if lost:\n"
-                    "    findings.append(_of(FindingKind.LOST, lost, 'acknowledged and not there'))"
+                    "    findings.append(_of(FindingKind.LOST, lost, _NOT_THERE[history.keeps]))"
                 ),
             ),
             (
                 "if len(lost) > 1:\n"
-                "    findings.append(_of(FindingKind.LOST, lost, 'acknowledged and not there'))"
+                "    findings.append(_of(FindingKind.LOST, lost, _NOT_THERE[history.keeps]))"
             ),
             "one lost operation is forgiven",
         ),
