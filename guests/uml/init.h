@@ -66,6 +66,7 @@ struct plan {
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */
     char *layers[ARGUMENTS_MAX + 1];
     char *examiner[ARGUMENTS_MAX + 1]; /* looks at the disk once it is unmounted; empty: nobody */
+    char *nodes[ARGUMENTS_MAX + 1]; /* of a cluster, in the order of its disks; empty: it is none */
 };
 extern struct plan plan;
 int plan_parse(void);
@@ -101,6 +102,7 @@ int root_setup(void);
  * `cut`: there was no room for all, or not all could be listed. */
 size_t root_left(char *into, size_t size, bool *cut);
 int root_left_put(void); /* the same as an answer */
+int root_apart(void); /* of the caller's namespaces: folders in memory, and /proc */
 int root_fresh(void); /* another boot: what a check has left in memory is gone */
 
 /* confine.c: what programs may not do, root among them. */
@@ -122,6 +124,10 @@ int disks_umount(void);
 void disks_points(char *points[]); /* where they are mounted, and NULL; DISKS_MAX + 1 at most */
 int disks_date_reads(void); /* of what is mounted every read is dated from here on */
 int64_t disks_begin(dev_t device, int fd);
+
+/* nodes.c: whether a program is a verb that a cluster runs, and its supervisor. */
+bool nodes_run(char *const argv[]);
+pid_t nodes_start(int channel);
 
 /* layers.c: devices between the disks and the file system.  `disks` ends with NULL. */
 int layers_configure(char *const list[]);

@@ -67,7 +67,8 @@ int plan_parse(void)
     plan.acks_ms = strtoull(text, NULL, 10);
     text = take_list(text + strlen(text) + 1, plan.disks);
     text = take_list(text, plan.layers);
-    take_list(text, plan.examiner);
+    text = take_list(text, plan.examiner);
+    take_list(text, plan.nodes);
     if (disks_configure(plan.disks) != 0 || layers_configure(plan.layers) != 0)
         return -1;
     if (plan.root != NULL && root_setup() != 0)

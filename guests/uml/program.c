@@ -80,6 +80,8 @@ pid_t start(char *const argv[], int channel, bool traced)
     pid_t child;
 
     error = 0;
+    if (nodes_run(argv))
+        return nodes_start(channel);
     child = vfork();
     if (child == 0) {
         if (channel == CHANNEL) /* dup2 onto itself would keep the close-on-exec flag */

@@ -229,7 +229,7 @@ int recover(void)
     int result;
 
     request_end_ns = page->limit_ms == 0 ? 0 : time + page->limit_ms * 1000000u;
-    if ((page->flags & PCU_FLAG_WARM) != 0 && plan.root != NULL)
+    if ((page->flags & PCU_FLAG_WARM) != 0 && plan.root != NULL && plan.nodes[0] == NULL)
         warm_prepare();
     if (root_fresh() != 0 || view_patch() != 0)
         return -1;

@@ -181,8 +181,6 @@ static int show_boot(void)
 {
     static const char *const at = ROOT RANDOM "boot_id";
 
-    if (boot_again() != 0)
-        return -1;
     if (mount(BOOT_ID, at, NULL, MS_BIND, NULL) != 0 ||
         mount(NULL, at, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
         return fail(PCU_STEP_CHECK, "show another boot id");
@@ -224,34 +222,51 @@ static int make_machine(void)
     return result;
 }
 
-int root_setup(void)
+static int mount_proc(void)
 {
-    char *const *visible = plan.visible;
-    size_t index;
-
-    if (is_set_up)
-        return make_machine();
-    if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
-        return fail(PCU_STEP_CHECK, "mkdir " ROOT);
-    if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || confine_devices(ROOT "/dev") != 0 ||
-        over("proc", "/proc", 0, NULL) != 0 || over("sysfs", "/sys", MS_RDONLY, NULL) != 0)
+    if (over("proc", "/proc", 0, NULL) != 0)
         return -1;
     if (mount(ROOT "/proc/sys", ROOT "/proc/sys", NULL, MS_BIND, NULL) != 0 ||
         mount(NULL, ROOT "/proc/sys", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
         return fail(PCU_STEP_CHECK, "make /proc/sys read-only");
-    if (show_boot() != 0)
-        return -1;
-    if (*plan.program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, plan.program) != 0)
-        return -1;
-    if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)
-        return fail(PCU_STEP_CHECK, "mkdir /dev/shm");
+    return 0;
+}
+
+static int mount_memory(void)
+{
+    char *const *visible = plan.visible;
+    size_t index;
+
     for (index = 0; index < sizeof volatile_folders / sizeof *volatile_folders; index++)
         if (over("tmpfs", volatile_folders[index], 0, "mode=1777") != 0)
             return -1;
     for (; *visible != NULL; visible++)
         if (show(*visible, *visible) != 0)
             return -1;
-    if (*plan.tools != '\0' && show(plan.tools, TOOLS) != 0)
+    return *plan.tools != '\0' ? show(plan.tools, TOOLS) : 0;
+}
+
+int root_apart(void)
+{
+    return mount_proc() != 0 || show_boot() != 0 ? -1 : mount_memory();
+}
+
+int root_setup(void)
+{
+    if (is_set_up)
+        return make_machine();
+    if (mkdir(ROOT, 0755) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir " ROOT);
+    if (over("hostfs", "", MS_RDONLY, plan.base) != 0 || confine_devices(ROOT "/dev") != 0 ||
+        mount_proc() != 0 || over("sysfs", "/sys", MS_RDONLY, NULL) != 0)
+        return -1;
+    if (boot_again() != 0 || show_boot() != 0)
+        return -1;
+    if (*plan.program != '\0' && over("hostfs", PROGRAM, MS_RDONLY, plan.program) != 0)
+        return -1;
+    if (mkdir(ROOT "/dev/shm", 01777) != 0 && errno != EEXIST)
+        return fail(PCU_STEP_CHECK, "mkdir /dev/shm");
+    if (mount_memory() != 0)
         return -1;
     if (loopback_up() != 0 || make_machine() != 0)
         return -1;

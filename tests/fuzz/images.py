@@ -74,7 +74,7 @@ def oci(data: bytes) -> object:
     """An OCI image layout: index.json, a manifest, a layer, with a NUL between each two; @N is the
     digest of the Nth behind it.
     """
-    from powercut.disk.root_layers import RootTree
+    from powercut.disk.root_image import RootTree
 
     parts = data.split(b"\0", 2)
     with folder() as place, RootTree(scratch=place) as tree:

@@ -136,7 +136,7 @@ def archive(data: bytes) -> object:
     """A root file system's tar."""
     from read_here import archives_read_here
 
-    from powercut.disk.root_layers import RootTree
+    from powercut.disk.root_image import RootTree
 
     with archives_read_here(), _folder() as folder, RootTree(scratch=folder) as tree:
         (folder / "root.tar").write_bytes(data)

@@ -20,7 +20,7 @@ from pathlib import Path
 from read_here import archives_read_here
 
 from powercut.channel.line_sources import StreamSource
-from powercut.disk.root_layers import RootTree
+from powercut.disk.root_image import RootTree
 from powercut.model.errors import PowercutError
 from powercut.sandbox.archive_inside import ArchiveLimits, open_tar
 

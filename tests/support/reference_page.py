@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, get_args
 
@@ -38,10 +38,22 @@ def settings_tables() -> str:
         for model in models:
             kind = "" if model is models[0] else f", kind `{_kind_of(model)}`"
             lines += [f"### {group}{kind}", "", _words(model.__doc__), ""]
-            lines += [*_table(f"{group}.", model, model.model_fields), ""]
+            own = _own_of(model, models)
+            lines += [*_table(f"{group}.", model, own), ""]
     lines += ["### cut.trigger", "", _words(TriggerSettings.__doc__), ""]
     lines += _table("", TriggerSettings, TriggerSettings.model_fields)
     return "\n".join(lines) + "\n"
+
+
+def _own_of(model: type[Settings], models: Sequence[type[Settings]]) -> dict[str, FieldInfo]:
+    """The fields that it has besides those of the model that it is a kind of."""
+    of = next((one for one in models if one is not model and issubclass(model, one)), None)
+    known = {} if of is None else of.model_fields
+    return {
+        name: field
+        for name, field in model.model_fields.items()
+        if name == "kind" or name not in known
+    }
 
 
 def _kind_of(model: type[Settings]) -> str:
@@ -91,7 +103,8 @@ def _kind(field: FieldInfo) -> str:
         ("_parse_controls", "`auto`, `none`, list"),
         ("Literal[1]", "`1`"),
         ("Literal['program']", "`program`"),
-        ("Literal['wal']", "`wal`, `program`"),
+        ("Literal['cluster']", "`cluster`"),
+        ("Literal['wal']", "`wal`, `program`, `cluster`"),
         ("Literal['host']", "`host`"),
         ("TriggerSettings", "mapping"),
         ("list", "list"),

@@ -205,7 +205,6 @@ def _judged(trial: TrialDir) -> TrialResult:
 
 
 def _controls(run: ResultDir, trial: TrialDir, verdict: Verdict) -> list[TrialDir]:
-    """The recordings that vouch for the verdict on `trial`."""
     record = trial.read_record()
     wanted = {same_run(c.parameters) for c in controls_for(record.parameters, verdict)}
     controls: dict[str, TrialDir] = {}

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from powercut.model.errors import HostError
@@ -154,14 +153,3 @@ class RunsVerbs(Protocol):
 
     def start_unsynced(self, *argv: str) -> None:
         """As `Channel.start`; while it runs, calls that make data durable do nothing."""
-
-
-@runtime_checkable
-class TakesFiles(Protocol):
-    """A channel to a system that files of this host can be brought to."""
-
-    def bring(self, path: Path, to: str, *, timeout_s: float) -> None:
-        """Brings a file of this host, or all that is in a folder, to the folder `to` there.
-
-        Raises HostError.
-        """

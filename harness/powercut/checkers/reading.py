@@ -186,7 +186,6 @@ def _place(
     layout: WalLayout,
     elsewhere: list[LsnRange],
 ) -> None:
-    """Enters one part into the fates, or into the bystanders."""
     records = LsnRange(part.lsn, part.lsn + part.count - 1) if part.lsn else None
     slots = LsnRange(part.slot, part.slot + part.count - 1)
     others = reading.bystanders

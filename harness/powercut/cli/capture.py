@@ -165,7 +165,6 @@ def _judged(
     wanted: ExploreRequest,
     state_s: float,
 ) -> CaptureResult:
-    """The verdict, written beside the recording, with its page."""
     from powercut.campaign.folder import judge_folder, progress_text
     from powercut.recording.folder import open_capture
     from powercut.report.publish import write_recording_page

@@ -45,7 +45,6 @@ def _presets(context: click.Context) -> Iterable[str]:
 
 
 def _cells(context: click.Context) -> Iterable[str]:
-    """Those of the scenarios on the line, or of the result."""
     evidence = context.params.get("evidence")
     if evidence is not None:
         from powercut.store.layout import ResultDir

@@ -278,7 +278,6 @@ def _status(trial: TrialDir, verdict: Verdict) -> int:
 
 @contextmanager
 def _progress(console: Console, recording: Path, wanted: ExploreRequest) -> Iterator[Listener]:
-    """A bar with the rate and what was found so far, on a terminal."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from powercut.explore.request import ExploreProgress

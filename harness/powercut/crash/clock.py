@@ -172,7 +172,6 @@ def _relative(points: Points, origin: tuple[int, int]) -> tuple[F64, F64]:
 
 
 def _rates(above: tuple[F64, F64], below: tuple[F64, F64]) -> tuple[float, float]:
-    """The momentary rates that rules 3 and 4 leave possible."""
     ends = np.concatenate([above[0], below[0]])
     slack = WANDER * float(ends.max() - ends.min())
 

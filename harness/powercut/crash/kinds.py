@@ -301,7 +301,6 @@ def _of_row(
 
 
 def _files(space: FolderSpace, roles: dict[str, str]) -> dict[int, str]:
-    """What each file is called: by the name that it was made with."""
     called = {
         row.request.other: roles[row.request.names[0]]
         for row in space.rows

@@ -66,7 +66,6 @@ class _Absent(Exception):
 
 
 def _said(*argv: str) -> str:
-    """Everything a tool says (some write their version to stderr)."""
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", "") + _ROOT_TOOLS)
     try:
         done = subprocess.run(

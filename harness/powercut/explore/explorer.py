@@ -227,7 +227,6 @@ class ExplorerRun:
             self._tell("exploring")
 
     def _cut_again(self, workers: Workers) -> None:
-        """Second cuts, in recoveries of states that were checked."""
         if not self.wanted.depth and not self.wanted.after:
             return
         self._tell("cutting again", force=True)

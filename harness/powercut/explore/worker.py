@@ -140,7 +140,6 @@ class LocalWorker(ResourceOwner):
         return Answers(tuple(cuts.judged), self._states.boots, cuts.count)
 
     def _live_recovery(self) -> tuple[CrashState, Recovered]:
-        """What the recorded system itself did after the recorded cut."""
         recorded = self._recorded
         first = cut_state(recorded.space)
         assert isinstance(recorded, TrialRecording), "no other has a live recovery"

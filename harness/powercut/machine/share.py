@@ -171,7 +171,6 @@ def _devices(share: FolderShare, folder: Path) -> list[str]:
 
 
 def _servers(share: FolderShare, folder: Path) -> dict[str, list[str]]:
-    """virtiofsd's command lines by tag; they lack the socket."""
     writeback = "writeback" if share.settings["writeback"] == "on" else "no_writeback"
     source = str(folder).replace("\\", "\\\\").replace(",", "\\,")
     served = f"source={source},cache={share.settings['cache']},{writeback}"

@@ -97,7 +97,8 @@ class HostRoot:
 
     `base` is the folder of the host that is this root: all of its files, or a root file system that
     was unpacked there.  In that the host's folder `program`, if there is one, is /opt/powercut.
-    The host's folder `tools`, if there is one, is /run/powercut.  It is all on the `machine`.
+    The host's folder `tools`, if there is one, is /run/powercut.  It is all on the `machine`.  With
+    `nodes`, each on its disk, verbs are those of a cluster (guests/uml/nodes.c).
     """
 
     folder: str
@@ -107,6 +108,7 @@ class HostRoot:
     program: str = ""
     tools: str = ""
     machine: MachineIdentity = ANY_MACHINE
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

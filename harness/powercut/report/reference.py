@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from powercut.model.errors import HostError
 from powercut.model.extras import loaded, registered
-from powercut.scenario.preset_schema import preset_schema
+from powercut.scenario.preset import Preset
 from powercut.scenario.schema import scenario_schema
 from powercut.store.record import Record
 from powercut.store.results import CampaignOutcome, RunResult
@@ -49,3 +49,30 @@ def write_schemas(docs: Path) -> None:
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+# The JSON schema of presets, from which editors complete and check them.
+
+SCHEMA_ID: Final = "https://powercut.invalid/schema/preset.schema.json"
+
+
+def preset_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of a preset file."""
+    schema = Preset.model_json_schema(mode="validation", by_alias=True)
+    scenario = scenario_schema()
+    cell = scenario["properties"]["cells"]["items"]["properties"]
+    settings = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            key: value for key, value in cell.items() if key.startswith(("machine.", "disk."))
+        },
+    }
+    for properties in (schema["properties"], schema["$defs"]["Remedy"]["properties"]):
+        properties["settings"] = {
+            "title": "Settings",
+            "description": properties["settings"]["description"],
+            **settings,
+        }
+    schema["$defs"] = {**scenario["$defs"], **schema["$defs"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_ID, **schema}

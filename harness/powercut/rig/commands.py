@@ -37,6 +37,9 @@ from powercut.workload.port import MOUNT_POINT, Contents, Run
 from powercut.workload.table import workload_of
 from powercut.workload.wal.commands import wal_layout
 
+_NETWORK: Final = ("bridge", "veth")
+"""Modules of Linux that nodes of a cluster are joined by."""
+
 _NOWHERE: Final = Path("/nonexistent/backing.img")
 
 DISKS_AT_BOOT: Final = "disks_at_boot"
@@ -154,6 +157,7 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
                 contents.visible,
                 tools=tools,
                 machine=MachineIdentity(seed),
+                nodes=parameters.nodes,
             )
             if contents.root is not None:
                 base, program = unpacked_root(contents.root).path, contents.program or ""
@@ -188,7 +192,7 @@ def recovery_plan(parameters: Parameters, run_id: bytes, seed: int = 0) -> Recov
 def _layers_of(parameters: Parameters) -> PlanLayers | None:
     stack = parameters.disk.stack
     if stack is None:
-        return None
+        return PlanLayers(_NETWORK, (), ()) if parameters.nodes else None
     words = [word for target in stack.targets for word in target.words]
     return PlanLayers(stack.modules, stack.helpers, tuple(words))
 

@@ -48,7 +48,6 @@ _NO_FLAG: Final = Flag(0)
 
 
 def _listening(path: Path) -> socket.socket:
-    """A socket on which the disk bridge is to serve one disk."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen(1)
@@ -112,7 +111,7 @@ class ProgramGuest(Closing):
                 disk=disk,
                 outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
                 host=self._plan.host,
-                raid6=self._plan.layers is not None or self._plan.filesystem in _MAKE_RAID6,
+                raid6=self._has_layers or self._plan.filesystem in _MAKE_RAID6,
             )
         self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)
@@ -207,6 +206,10 @@ class ProgramGuest(Closing):
         if self._process is None:
             raise HostError("the guest is not running")
         return self._process
+
+    @property
+    def _has_layers(self) -> bool:
+        return self._plan.layers is not None and bool(self._plan.layers.lines)
 
     @property
     def _disks(self) -> tuple[str, ...]:

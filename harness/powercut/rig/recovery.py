@@ -270,7 +270,6 @@ class _Guest:
         )
 
     def _read(self, step: Read) -> Observation:
-        """What the log reader finds, or what a program's check says."""
         if self._root is not None and self._lines is not None:
             return self._check(self._root.command(*step.command), self._lines)
         done = self._run("exec", *step.command)

@@ -387,7 +387,6 @@ def machine_backend(name: str, cache: Path) -> MachineBackend:
 
 @cache
 def _rig() -> Rig:
-    """The rig of this host: of all cells of a plan the same."""
     return Rig.find()
 
 

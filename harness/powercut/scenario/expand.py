@@ -31,6 +31,12 @@ STRATEGY: Final = "strategy"
 MATRIX_MAX: Final = 100_000
 """Combinations that a matrix may have: each is looked at before the first is run."""
 
+NODES: Final = ("a", "b", "c", "d")
+"""What the nodes of a cluster are called, and their disks."""
+
+NODE_DISK: Final = "128MiB"
+"""Size of each node's disk, unless the scenario says another."""
+
 PROGRAM_DISK: Final = "512MiB"
 """Size of the disk of a program, unless the scenario says another: databases want room."""
 
@@ -84,6 +90,11 @@ def _imply(merged: dict[str, Any]) -> None:
             merged["disk"] = {"size": PROGRAM_DISK, **disk}
         if isinstance(workload, dict) and _has_own_system(merged):
             merged["workload"] = {"root": ON_MACHINE, **workload}
+    elif kind == "cluster" and isinstance(disk := merged.get("disk", {}), dict):
+        disk = {"size": NODE_DISK, "name": NODES[0], **disk}
+        others = {"size": disk["size"], "holds": "folder"}
+        names = NODES[1:count] if isinstance(count := workload.get("nodes", 3), int) else ()
+        merged["disk"] = {"also": [{"name": name, **others} for name in names], **disk}
     elif raw and kind == "wal":
         merged["workload"] = {"layout": "raw", **workload}
     cut = merged.get("cut")

@@ -266,7 +266,6 @@ def _origin(draft: Draft, loc: tuple[str | int, ...]) -> KeyPath:
 
 
 def _errors(error: ValidationError) -> list[dict[str, Any]]:
-    """The mistakes, each at the place where it was written."""
     errors: list[dict[str, Any]] = [{**item} for item in error.errors()]
     for item in errors:
         loc = item["loc"]
@@ -295,7 +294,7 @@ def _keys_beside(loc: KeyPath) -> tuple[str, ...]:
 
 FOLDER: Final = "folder"
 _KIND: Final = "kind"
-_PROGRAM: Final = "program"
+_PROGRAMS: Final = ("program", "cluster")
 
 
 def with_folders(text: str, document: CommentedMap, path: Path) -> str:
@@ -318,12 +317,16 @@ def with_folders(text: str, document: CommentedMap, path: Path) -> str:
 
 def _places(document: CommentedMap) -> Iterator[tuple[Any, str]]:
     workload = document.get("workload")
-    if isinstance(workload, dict) and workload.get(_KIND) == _PROGRAM and FOLDER not in workload:
+    if isinstance(workload, dict) and workload.get(_KIND) in _PROGRAMS and FOLDER not in workload:
         yield workload, FOLDER
     cells = document.get("cells")
     for cell in cells if isinstance(cells, list) else []:
         key = f"workload.{FOLDER}"
-        if isinstance(cell, dict) and cell.get(f"workload.{_KIND}") == _PROGRAM and key not in cell:
+        if (
+            isinstance(cell, dict)
+            and cell.get(f"workload.{_KIND}") in _PROGRAMS
+            and key not in cell
+        ):
             yield cell, key
 
 

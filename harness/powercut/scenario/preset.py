@@ -261,7 +261,6 @@ def _keys_beside(loc: KeyPath) -> tuple[str, ...]:
 
 
 def _setting_faults(preset: Preset) -> list[Fault]:
-    """What is wrong with the settings, of the default and of its remedy."""
     places: dict[str, KeyPath] = {key: ("settings", key) for key in preset.settings}
     faults = _key_faults(preset.settings, ("settings",))
     twins = [preset.cell_settings()]

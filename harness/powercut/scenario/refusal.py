@@ -451,7 +451,7 @@ def _backing(p: Parameters) -> Iterator[Reason]:
         yield key, "QEMU is given an overlay by powercut: machine.backend: qemu"
     if machine.during:
         yield key, "two hypervisors would open the backing image; leave machine.during out"
-    if p.workload.kind == "program":
+    if p.workload.kind != "wal":
         yield key, "what a program's `setup` makes would lie in the overlay: workload.kind: wal"
 
 

@@ -16,7 +16,8 @@ from powercut.scenario.machines import LOOP, UML
 from powercut.scenario.place import Files, place_of
 from powercut.scenario.refusal_foreign import refusals_on_machine
 from powercut.scenario.settings import MachineSettings, Parameters, ProgramSettings
-from powercut.scenario.settings_program import NO_VM, ON_HOST, suite_of
+from powercut.scenario.settings_program import NO_VM, ON_HOST, ClusterSettings, suite_of
+from powercut.scenario.settings_several import Holds
 
 Reason = tuple[str, str]
 
@@ -48,6 +49,19 @@ def refusals_of_program(parameters: Parameters) -> Iterator[Reason]:
         yield from refusals_on_machine(p, program)
     else:
         yield from _refusals_elsewhere(p, program)
+
+
+def refusals_of_cluster(p: Parameters) -> Iterator[Reason]:
+    """The same of its nodes."""
+    program = p.workload
+    assert isinstance(program, ClusterSettings)
+    if place_of(p).machine != UML:
+        yield "workload.kind", "nodes run in User-Mode Linux: root: host, or where: no-vm"
+    held = [disk.holds for disk in p.disk.also]
+    if held != [Holds.FOLDER] * (program.nodes - 1) or p.disk.layers:
+        yield "disk.also", f"each of {program.nodes} nodes has one disk: leave it out"
+    if program.syncs == "traced":
+        yield "workload.syncs", "the calls of one program are traced, and nodes are several"
 
 
 def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:

@@ -30,7 +30,7 @@ from powercut.scenario.settings_base import Settings
 from powercut.scenario.settings_cut import CutSettings, ExploreSettings, TriggerSettings
 from powercut.scenario.settings_disk import DiskSettings, FilesystemSettings
 from powercut.scenario.settings_machine import MachineSettings
-from powercut.scenario.settings_program import ProgramSettings
+from powercut.scenario.settings_program import ClusterSettings, ProgramSettings
 from powercut.scenario.settings_wal import WalSettings
 from powercut.scenario.settings_workload import KINDS, WorkloadSettings
 
@@ -131,6 +131,12 @@ class Parameters(Settings):
 
     trials: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 1
     """How often the cell is run, each time with a seed of its own."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Those of a cluster, as their disks are called; none of other workloads."""
+        is_cluster = isinstance(self.workload, ClusterSettings)
+        return tuple(part.name for part in self.disk.parts) if is_cluster else ()
 
 
 GROUPS: Final[dict[str, tuple[type[Settings], ...]]] = {

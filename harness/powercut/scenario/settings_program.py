@@ -7,7 +7,7 @@ import os
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, WithJsonSchema
 
 from powercut.model.printable import words_of
 from powercut.scenario.quantity import Duration
@@ -163,3 +163,15 @@ class ProgramSettings(OfWorkload):
 
     state_timeout: Annotated[Duration, Field(gt=0)] = 60 * 10**9
     """What one recovery with the program's `check` may take."""
+
+
+class ClusterSettings(ProgramSettings):
+    """A program with one more verb (docs/clusters.md): `node DIR NODE` serves on each node, `setup
+    DIR NODE` makes it ready, `run` is their client, and `check` asks them after the cut."""
+
+    kind: Literal["cluster"]  # type: ignore[assignment]  # it is told apart by this
+    """`cluster`: several nodes on one kernel, each with a disk, a network and folders in memory of
+    its own, which lose their power at one instant."""
+
+    nodes: Annotated[StrictInt, Field(ge=2, le=4)] = 3
+    """How many: `a`, whose disk is that of `disk.size`, `b`, `c` and `d`."""

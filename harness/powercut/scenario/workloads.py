@@ -42,6 +42,14 @@ WORKLOADS: Final[dict[str, WorkloadRow]] = {
         workload="powercut.workload.program.workload:ProgramWorkload",
         refusals=("powercut.scenario.refusal_program:refusals_of_program",),
     ),
+    "cluster": WorkloadRow(
+        settings="powercut.scenario.settings_program:ClusterSettings",
+        workload="powercut.workload.program.workload:ProgramWorkload",
+        refusals=(
+            "powercut.scenario.refusal_program:refusals_of_program",
+            "powercut.scenario.refusal_program:refusals_of_cluster",
+        ),
+    ),
 }
 """The rows by the name that `workload.kind` of a scenario gives, the usual one first."""
 

@@ -135,8 +135,8 @@ def controls_for(parameters: Parameters, verdict: Verdict) -> tuple[Control, ...
 def _each(parameters: Parameters, kind: ControlKind) -> tuple[str | None, ...]:
     """The disks that have a control of this kind by themselves."""
     disk = parameters.disk
-    if kind is not ControlKind.LYING_DISK or not disk.also or disk.layers:
-        return (None,)
+    if kind is not ControlKind.LYING_DISK or not disk.also or disk.layers or parameters.nodes:
+        return (None,)  # of a cluster all: what one node loses others may have
     return (disk.name, *(other.name for other in disk.also))
 
 

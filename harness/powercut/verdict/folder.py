@@ -81,7 +81,6 @@ def verdict_of_capture(
 
 
 def _reasons(recording: FolderRecording, seen: FolderSeen, outside: Outside) -> Iterator[str]:
-    """What keeps it from being SAFE, besides what was lost."""
     yield from recording.gaps
     if recording.doubts:
         return  # of the host's making: no state was looked at

@@ -83,7 +83,6 @@ def _flushes(timeline: Timeline, begin: int, cut_ns: int) -> Iterator[LossStep]:
 
 
 def _disk(timeline: Timeline, request: int) -> str:
-    """The disk that a request is for, by its name if there are several."""
     name = timeline.disk_name(request)
     return f"disk {name}" if name else "the disk"
 

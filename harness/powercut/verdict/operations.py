@@ -222,7 +222,6 @@ def _gaps_of(promises: Promises) -> Iterator[str]:
 def _story(
     timeline: Timeline | None, promises: Promises | None, judgement: Judgement
 ) -> LossStory | None:
-    """How one of the operations was lost that the cut has taken."""
     if timeline is None or promises is None or judgement.verdict is not Verdict.LOSSY:
         return None
     history = promises.requirements

@@ -187,7 +187,6 @@ def _states(seen: ExploreResult) -> StatesRecovered:
 
 
 def _missing(record: TrialRecord, acked: int, states: StatesRecovered | None) -> Iterator[Finding]:
-    """What a SAFE on a file system or in an image format would lack."""
     recognised = is_recognised(record.parameters)
     if commands.is_bare(record.parameters) and recognised:
         return

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from powercut.channel.check_lines import CheckLines
 from powercut.channel.line_channel import LineChannel
-from powercut.channel.port import Channel, CommandResult, TakesFiles
+from powercut.channel.port import Channel, CommandResult
 from powercut.machine.port import LINES, Machine
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
 from powercut.model.observation import Observation
@@ -70,6 +70,17 @@ echo "$2" >"$file" && [ "$(cat "$file")" = "$2" ] ||
 """
 """Until the next boot the kernel believes this of its disk, and so sends it flushes or none
 (Documentation/ABI/stable/sysfs-block)."""
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A channel to a system that files of this host can be brought to."""
+
+    def bring(self, path: Path, to: str, *, timeout_s: float) -> None:
+        """Brings a file of this host, or all that is in a folder, to the folder `to` there.
+
+        Raises HostError.
+        """
 
 
 class ForeignWork:

@@ -32,7 +32,7 @@ environment = planter("environment", ENVIRONMENT)
 
 MUTANTS: tuple[Mutant, ...] = (
     *program(
-        f"{_P}/trial/unfinished.py",
+        f"{_P}/trial/contract.py",
         (
             "unfinished-after-its-ack",
             At("_states", "min([int(space.sets.durable_ns[number]), *ends])"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from powercut.disk import root_image, root_layers
-from powercut.disk.root_layers import SKELETON, RootTree
+from powercut.disk.root_image import SKELETON, RootTree
 from powercut.model.errors import UsageError
 
 

@@ -8,7 +8,7 @@ import pytest
 from powercut.model.errors import HostError, UsageError
 from powercut.model.failure import Failure, failure_of_layer
 from powercut.model.observation import Observation
-from powercut.recover.plan import PlanLayers, RecoveryPlan
+from powercut.recover.plan import HostRoot, PlanLayers, RecoveryPlan
 from powercut.recover.uml.answer import Trouble, borne_out, observe
 from powercut.recover.uml.engine import plan_text
 from powercut.recover.uml.kernel import MODULE_FILES, UmlKernel
@@ -53,15 +53,17 @@ def plan(**more):
     return RecoveryPlan.of("ext4", "", "/mnt", ("/bin/wal",), **more)
 
 
-def test_the_plan_ends_with_disks_and_layers_and_who_examines(kernel):
-    assert words_of(plan(layers=layers()), kernel)[-8:] == [
-        b"", b"+keys", b"+dm-mod", b"+dm-crypt", LINE.encode(), b"", b"", b"",
+def test_the_plan_ends_with_disks_layers_who_examines_and_the_nodes(kernel):
+    assert words_of(plan(layers=layers()), kernel)[-9:] == [
+        b"", b"+keys", b"+dm-mod", b"+dm-crypt", LINE.encode(), b"", b"", b"", b"",
     ]  # fmt: skip
-    assert words_of(plan(), kernel)[-5:] == [b"0", b"", b"", b"", b""]
+    assert words_of(plan(), kernel)[-6:] == [b"0", b"", b"", b"", b"", b""]
     examined = plan().examined(("/sbin/e2fsck", "-fn"))
-    assert words_of(examined, kernel)[-7:] == [
-        b"", b"", b"/sbin/e2fsck", b"-fn", b"/tmp/disk", b"", b"",
+    assert words_of(examined, kernel)[-8:] == [
+        b"", b"", b"/sbin/e2fsck", b"-fn", b"/tmp/disk", b"", b"", b"",
     ]  # fmt: skip
+    cluster = plan(host=HostRoot("/", (), nodes=("a", "b")))
+    assert words_of(cluster, kernel)[-4:] == [b"a", b"b", b"", b""]
 
 
 def test_nobody_examines_a_disk_on_which_a_workload_goes_on(kernel):

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from powercut.model.errors import UsageError
 from powercut.model.machine import Bus, CacheMode, ImageFormat
+from powercut.report.reference import preset_schema
 from powercut.scenario.load import expand, parse_scenario, preset_scenario
 from powercut.scenario.preset import (
     PRESETS,
@@ -23,7 +24,6 @@ from powercut.scenario.preset import (
     parse_preset,
     preset_names,
 )
-from powercut.scenario.preset_schema import preset_schema
 from powercut.scenario.settings import Expect
 
 FILES = sorted(PRESETS.glob("*.yaml"))

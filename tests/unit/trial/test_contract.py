@@ -12,8 +12,7 @@ from powercut.model.errors import HostError, UsageError
 from powercut.paths import ROOT
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.trial import unfinished
-from powercut.trial.contract import try_contract
-from powercut.trial.unfinished import STATES, unfinished_states
+from powercut.trial.contract import STATES, try_contract, unfinished_states
 from powercut.workload.program.find import find_program
 from powercut.workload.program.workload import ProgramWorkload
 

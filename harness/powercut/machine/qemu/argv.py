@@ -224,7 +224,6 @@ def _disk(
     *,
     number: int = 0,
 ) -> list[str]:
-    """Its nodes; those of the first disk have no number in their names."""
     suffix = f"{number or ''}"
     modes = {"cache": {"direct": cache.direct, "no-flush": cache.no_flush}}
     storage: dict[str, object] = {"node-name": f"storage{suffix}"}

@@ -147,7 +147,6 @@ class QemuBackend:
     # What a machine is made of
 
     def _guest(self, kernel: str, flavour: str) -> GuestImage:
-        """The guest of that kernel and flavour; built if need be."""
         key = (kernel, flavour)
         if key not in self._guests and key == (GUEST, "cloud"):
             self._guests[key] = ensure_guest_image()
@@ -184,7 +183,6 @@ class QemuBackend:
 
     @staticmethod
     def _daemon(version: str) -> Daemon:
-        """The daemon of that version of QEMU; fetched if need be."""
         with _naming("machine.qemu", version):
             return daemon_of(version, deadline=time.monotonic() + _FETCH_S)
 
@@ -192,7 +190,6 @@ class QemuBackend:
         return self._qemu(_options(spec).version)
 
     def _in_own_terms(self, spec: MachineSpec, folder: Path) -> QemuSpec:
-        """The machine as QEMU is told of it; its sockets lie in `folder`."""
         disk, *others = all_under_test(spec)
         plain = _options(spec).export is Export.NONE
         return QemuSpec(

@@ -259,7 +259,6 @@ class QemuMachine(Closing):
 
     @property
     def _next_qemu(self) -> Path:
-        """Where the guest goes on if it does so in another one."""
         there = self.spec.qemu_after_move
         return there.program if there else Path(self._argv[0])
 
@@ -324,7 +323,6 @@ class QemuMachine(Closing):
         return self._hypervisor
 
     def _provide_export(self, deadline: float) -> None:
-        """From here on the disk is what the daemon makes of it."""
         disk, kind = self.spec.disk, self.spec.export
         if kind is Export.NONE or isinstance(disk, FileDisk):
             return
@@ -457,7 +455,6 @@ def _save_and_restore(source: Hypervisor, to: Successor, deadline: float) -> Mov
 
 @contextmanager
 def _launched(to: Successor, deadline: float) -> Iterator[Hypervisor]:
-    """The other QEMU, which is gone if the guest does not come to it."""
     launch_s = deadline - time.monotonic()
     successor = Hypervisor.launch(
         to.argv, to.qmp, to.log, to.console, view=to.view, timeout_s=launch_s

@@ -133,7 +133,6 @@ def _unread(answer: Answer, failure: str, extents: tuple[Extent, ...]) -> Observ
 
 
 def _later(share: Share, answer: Answer, failure: str, said: str) -> Continuation | None:
-    """What came of the workload going on, if it was started."""
     if answer.after is After.NOT:
         if answer.step is Step.AFTER:
             raise Trouble(answer.reason)

@@ -638,6 +638,7 @@ def plan_text(plan: RecoveryPlan, kernel: UmlKernel, *, boot: int = 0) -> bytes:
     words += ["0", "0"] if go_on is None else [f"{go_on.records}", f"{go_on.seconds * 1000:.0f}"]
     words += [f"{disk.offset} {disk.size} {disk.holds} {disk.name}" for disk in plan.disks]
     words += ["", *_layers(plan.layers, kernel), "", *(examine.command if examine else ()), ""]
+    words += [*(plan.host.nodes if plan.host is not None else ()), ""]
     return b"".join(word.encode() + b"\0" for word in words)
 
 

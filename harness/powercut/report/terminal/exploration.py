@@ -146,7 +146,6 @@ def group_text(seen: StateGroups) -> str:
 
 
 def _life_after(result: ExploreResult, unit: words.Unit) -> list[str]:
-    """What came after recoveries: the workload, and further cuts."""
     coverage = result.coverage
     lines = []
     if result.after:

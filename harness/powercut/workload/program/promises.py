@@ -121,7 +121,6 @@ def _operations(spans: tuple[LsnRange, ...]) -> frozenset[int]:
 
 
 def _told(went_on: OperationHistory) -> str:
-    """What the program claimed while it went on, for a message."""
     if not len(went_on.acked):
         return ", which acknowledged nothing"
     spans = lsn_ranges(went_on.acked.tolist())

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster that loses its power with its rack: an honest one is SAFE, each planted fault is found.
+
+Its nodes are namespaces of one kernel, each with a disk of its own, so that a cut of all is a cut
+of several disks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import powercut
+
+from powercut.paths import ROOT
+from powercut.recover.uml.boot import unavailable
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.skipif(bool(unavailable()), reason="; ".join(unavailable())),
+]
+SCENARIO = ROOT / "scenarios" / "clusters" / "replicated.yaml"
+
+PROBE = """\
+#!/bin/sh
+# What a node and the client can see; they say it by what the one finds of itself.
+case $1 in
+setup) echo "$3" > "$2/name"; sync -f "$2/name"; echo "$3" > /tmp/mine;;
+node)
+    [ "$(cat "$2/name")" = "$3" ] || exit 11
+    [ "$(hostname)" = "$3" ] || exit 12
+    [ "$$" -le 3 ] || exit 13
+    [ ! -e /tmp/mine ] || exit 14
+    [ "$POWERCUT_NODE" = "$3" ] || exit 15
+    case "$POWERCUT_NODES" in *"$3=$POWERCUT_ADDRESS"*) ;; *) exit 16;; esac
+    others=$(find "$(dirname "$(dirname "$2")")" /mnt -name name 2>/dev/null | sort -u | wc -l)
+    [ "$others" = 1 ] || exit 17
+    echo "$3" > /tmp/mine
+    {ends}
+    exec sleep 1000;;
+run)
+    [ -z "$(find "$2" -type f)" ] || exit 21
+    [ -z "$POWERCUT_NODE" ] || exit 22
+    for node in $POWERCUT_NODES; do
+        ping=${{node#*=}}
+        python3 -IS -c "import socket,sys,time
+s = socket.socket(); s.settimeout(2)
+try: s.connect((sys.argv[1], 9))
+except ConnectionRefusedError: pass" "$ping" || exit 23
+    done
+    echo ready >&$POWERCUT_FD; sleep 1000;;
+esac
+"""
+
+
+def run(tmp_path: Path, *cells: str, **changed: Any) -> dict[str, dict[str, Any]]:
+    """The cells of these names, and what became of each; `changed` are keys of the scenario."""
+    scenario = yaml.safe_load(SCENARIO.read_text()) | changed
+    program = str((SCENARIO.parent / scenario["workload"]["command"].split()[0]).resolve())
+    scenario["workload"]["command"] = program
+    scenario["cells"] = [one for one in scenario["cells"] if one["name"] in cells]
+    for cell in scenario["cells"]:
+        if command := cell.get("workload.command"):
+            cell["workload.command"] = " ".join([program, *command.split()[1:]])
+    return results_of(tmp_path, scenario)
+
+
+def results_of(tmp_path: Path, scenario: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(scenario))
+    done = powercut("run", path, "--seed", "7", "--json", "-", "--results", tmp_path / "results")
+    assert done.stdout, done.stderr
+    ((of_scenario,),) = (json.loads(done.stdout)["runs"],)
+    return {cell["cell"]: cell for cell in of_scenario["cells"]}
+
+
+def kinds_of(cell: dict[str, Any]) -> set[str]:
+    (trial,) = cell["trials"]
+    return {one["kind"] for one in trial["findings"] if one["verdict"] == "lossy"}
+
+
+def test_a_log_that_most_nodes_have_synced_is_safe(tmp_path: Path) -> None:
+    """Its control is on disks all of which lie: one that lies alone loses nothing."""
+    cell = run(tmp_path, "honest", explore={"budget": 40})["honest"]
+    assert (cell["verdict"], kinds_of(cell)) == ("safe", set())
+    assert [(one["kind"], one["verdict"]) for one in cell["controls"]] == [("lying-disk", "lossy")]
+    (trial,) = cell["trials"]
+    assert trial["positive"]["missing"] == []
+    assert trial["states"]["lossy"] == 0
+
+
+def test_acks_before_most_nodes_have_or_have_synced_an_entry_are_lossy(tmp_path: Path) -> None:
+    found = run(tmp_path, "early", "unsynced", explore={"budget": 12}, controls="none")
+    assert {name: cell["verdict"] for name, cell in found.items()} == {
+        "early": "lossy",
+        "unsynced": "lossy",
+    }
+    assert all("lost" in kinds_of(cell) for cell in found.values())
+
+
+@pytest.mark.campaign
+def test_each_fault_of_the_scenario_is_found_and_no_twin_alarms(tmp_path: Path) -> None:
+    """`epoch` is lost in no state that treats all nodes alike."""
+    names = [one["name"] for one in yaml.safe_load(SCENARIO.read_text())["cells"]]
+    found = run(tmp_path, *names)
+    honest = {"honest", "usual", "epoch-synced"}
+    assert {name: cell["verdict"] for name, cell in found.items()} == {
+        name: "safe" if name in honest else "lossy" for name in names
+    }
+    assert "not-recovered" in kinds_of(found["vote"])
+
+
+@pytest.mark.parametrize(
+    ("ends", "says"), [("", ""), ('[ "$3" != b ] || exit 9', "node b ended with status 9")]
+)
+def test_each_node_has_its_own_and_one_that_ends_is_trouble(
+    tmp_path: Path, ends: str, says: str
+) -> None:
+    program = tmp_path / "probe"
+    program.write_text(PROBE.format(ends=ends))
+    program.chmod(0o755)
+    scenario = {
+        "powercut": 1,
+        "name": "probe",
+        "workload": {"kind": "cluster", "command": str(program), "nodes": 3, "at_most": "3s"},
+        "filesystem": {"type": "ext4"},
+        "controls": "none",
+        "explore": {"budget": "off"},
+    }
+    (cell,) = results_of(tmp_path, scenario).values()
+    (trial,) = cell["trials"]
+    told = " ".join(one["message"] for one in trial["findings"])
+    assert cell["verdict"] == "inconclusive"
+    assert "0 operations were acknowledged" in told, told
+    assert ("ended with status" in told) == bool(says), told
+    assert says in told
