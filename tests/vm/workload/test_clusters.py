@@ -60,11 +60,11 @@ def run(tmp_path: Path, *cells: str, **changed: Any) -> dict[str, dict[str, Any]
     """The cells of these names, and what became of each; `changed` are keys of the scenario."""
     scenario = yaml.safe_load(SCENARIO.read_text()) | changed
     program = str((SCENARIO.parent / scenario["workload"]["command"].split()[0]).resolve())
-    scenario["workload"]["command"] = program
+    scenario["workload"]["command"] = [program]  # whatever folder this is
     scenario["cells"] = [one for one in scenario["cells"] if one["name"] in cells]
     for cell in scenario["cells"]:
         if command := cell.get("workload.command"):
-            cell["workload.command"] = " ".join([program, *command.split()[1:]])
+            cell["workload.command"] = [program, *command.split()[1:]]
     return results_of(tmp_path, scenario)
 
 
@@ -125,7 +125,7 @@ def test_each_node_has_its_own_and_one_that_ends_is_trouble(
     scenario = {
         "powercut": 1,
         "name": "probe",
-        "workload": {"kind": "cluster", "command": str(program), "nodes": 3, "at_most": "3s"},
+        "workload": {"kind": "cluster", "command": [str(program)], "nodes": 3, "at_most": "3s"},
         "filesystem": {"type": "ext4"},
         "controls": "none",
         "explore": {"budget": "off"},
