@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.disk import root_image, root_layers
+from powercut.disk import root_image
 from powercut.disk.root_image import SKELETON, RootTree
 from powercut.model.errors import UsageError
 
@@ -163,7 +163,7 @@ def test_what_leads_elsewhere_is_refused(tmp_path, members, told):
 
 
 def test_a_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(root_layers, "_BYTES_MAX", 10)
+    monkeypatch.setattr(root_image, "_BYTES_MAX", 10)
     with pytest.raises(UsageError, match="more than 10 bytes in its members"):
         made(tar_of(tmp_path / "1", member("a", b"123456"), member("b", b"123456")))
 

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from powercut.model.errors import HostError, UsageError
 from powercut.paths import ROOT
 from powercut.scenario.settings import Parameters, ProgramSettings
-from powercut.trial import unfinished
+from powercut.trial import contract
 from powercut.trial.contract import STATES, try_contract, unfinished_states
 from powercut.workload.program.find import find_program
 from powercut.workload.program.workload import ProgramWorkload
@@ -166,7 +166,7 @@ def test_where_no_folder_can_be_captured_that_is_said_and_nothing_else(program, 
     def fails(*_, **__):
         raise HostError("no /dev/fuse")
 
-    monkeypatch.setattr(unfinished, "CapturedFolder", fails)
+    monkeypatch.setattr(contract, "CapturedFolder", fails)
     steps = list(try_contract(program(run=ITEMS, check=TORN), seed=1, seconds=20))
     assert not any(step.problems for step in steps)
     assert steps[4].what.endswith("not tested, since no folder can be captured here: no /dev/fuse")
