@@ -92,6 +92,7 @@ def test_a_log_that_most_nodes_have_synced_is_safe(tmp_path: Path) -> None:
     assert trial["states"]["lossy"] == 0
 
 
+@pytest.mark.campaign  # on a quiet host: who is elected first depends on time, and so on its load
 def test_acks_before_most_nodes_have_or_have_synced_an_entry_are_lossy(tmp_path: Path) -> None:
     found = run(tmp_path, "early", "unsynced", explore={"budget": 12}, controls="none")
     assert {name: cell["verdict"] for name, cell in found.items()} == {
