@@ -102,6 +102,7 @@ int root_setup(void);
  * `cut`: there was no room for all, or not all could be listed. */
 size_t root_left(char *into, size_t size, bool *cut);
 int root_left_put(void); /* the same as an answer */
+int link_up(const char *name); /* a network interface of the caller's; -1 and errno */
 int root_apart(void); /* of the caller's namespaces: folders in memory, and /proc */
 int root_fresh(void); /* another boot: what a check has left in memory is gone */
 
@@ -156,6 +157,8 @@ void wait_listening(pid_t child, int *status, bool whole);
 /* A program is started; its pid, or -1 and errno.  `traced`: PTRACE_TRACEME. */
 #define CHANNEL 3 /* the descriptor that programs send their messages to */
 pid_t start(char *const argv[], int channel, bool traced);
+bool apart(void); /* what comes before an exec: false and errno if the caller may not become one */
+int status_of(int how); /* the exit status, or 128 and the signal, of what waitpid(2) says */
 void clock_begin(void); /* waits end with EINTR now and then, so that one may look at the clock */
 void clock_end(void);
 bool wait_stopped(pid_t task, int *status); /* between those two; false if it does not stop */

@@ -36,10 +36,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../common/apart.h"
-#include "../common/dated.h"
-#include "../common/unsynced.h"
-
 #define BRIDGE "nodes"
 #define NETWORK "10.77.0." /* of addresses that nobody else has here: there is no way out */
 #define CLIENT 254
@@ -102,12 +98,9 @@ static void interface_up(const char *name, unsigned number)
         if (ioctl(fd, SIOCSIFNETMASK, &request) != 0)
             give_up("SIOCSIFNETMASK");
     }
-    if (ioctl(fd, SIOCGIFFLAGS, &request) != 0)
-        give_up("SIOCGIFFLAGS");
-    request.ifr_flags |= IFF_UP;
-    if (ioctl(fd, SIOCSIFFLAGS, &request) != 0)
-        give_up("SIOCSIFFLAGS");
     close(fd);
+    if (link_up(name) != 0)
+        give_up(name);
 }
 
 struct message {
@@ -222,14 +215,12 @@ _Noreturn static void become(char *const argv[], const struct node *node)
         environment[used++] = name;
         environment[used++] = address;
     }
-    if (chroot(plan.root) == 0 && chdir(plan.folder) == 0 && memory_apart() && confine() == 0 &&
-        ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
-        ((page->flags & PCU_FLAG_READS) == 0 || dated_begin() == 0))
+    if (apart())
         execve(argv[0], argv, environment);
     give_up(argv[0]);
 }
 
-static void mount_memory(const char *inside)
+static void hide(const char *inside)
 {
     char path[PATH_MAX];
 
@@ -251,7 +242,7 @@ static void hide_others(unsigned mine)
             folder_of(0, path);
         else
             snprintf(path, sizeof path, "%s/%s", point(), nodes[index].name);
-        mount_memory(path);
+        hide(path);
     }
 }
 
@@ -295,7 +286,7 @@ _Noreturn static void be_node(unsigned index, const char *verb)
     while ((ended = wait(&status)) > 0 || errno == EINTR)
         if (ended == server)
             how = status;
-    _exit(WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how));
+    _exit(status_of(how));
 }
 
 static void start_node(unsigned index, const char *verb)
@@ -324,11 +315,6 @@ static void start_node(unsigned index, const char *verb)
         give_up("start a node");
     close(go[0]);
     close(go[1]);
-}
-
-static int status_of(int how)
-{
-    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 
 static void show_printed(const struct node *node, int status)
@@ -369,7 +355,7 @@ _Noreturn static void be_client(int channel)
 
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         give_up("the client's folders");
-    mount_memory(point());
+    hide(point());
     snprintf(path, sizeof path, "%s%s", plan.root, data);
     if (mkdir(path, 0755) != 0)
         give_up(path);
@@ -378,7 +364,14 @@ _Noreturn static void be_client(int channel)
     become(words, NULL);
 }
 
-/* Until the client has ended.  A node that ends before while the client works is trouble. */
+/* Whether a node has ended as no server ends by itself: it could not be made, or had no memory. */
+static bool is_ours(int status)
+{
+    return status == FAILED || status == 128 + SIGKILL;
+}
+
+/* Until the client has ended, whose word counts for nothing where the fault of a node is ours.  A
+ * node that ends before while the client works is trouble. */
 static int wait_for_client(pid_t client, int channel)
 {
     bool works = strcmp(words[length - 2], "run") == 0;
@@ -393,6 +386,8 @@ static int wait_for_client(pid_t client, int channel)
             if (nodes[index].init == ended) {
                 nodes[index].init = 0;
                 show_printed(&nodes[index], status_of(how));
+                if (is_ours(status_of(how)))
+                    return FAILED;
                 if (works)
                     dprintf(channel, "! node %s ended with status %d\n", nodes[index].name,
                             status_of(how));

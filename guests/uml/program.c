@@ -71,6 +71,20 @@ static int collect(int channel, enum pcu_step step)
     return page->step == PCU_STEP_NONE ? 0 : -1;
 }
 
+/* What a program is made of before it is one: its root, and what it may not do there. */
+bool apart(void)
+{
+    return (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
+           (plan.root == NULL || (memory_apart() && confine() == 0)) &&
+           ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
+           ((page->flags & PCU_FLAG_READS) == 0 || dated_begin() == 0);
+}
+
+int status_of(int how)
+{
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
 /* Starts a program; its pid, or -1 and errno.  vfork: a copy of PID 1's address space, with all
  * that it shares with the controller, would cost more than most programs run for. */
 pid_t start(char *const argv[], int channel, bool traced)
@@ -87,10 +101,7 @@ pid_t start(char *const argv[], int channel, bool traced)
         if (channel == CHANNEL) /* dup2 onto itself would keep the close-on-exec flag */
             fcntl(channel, F_SETFD, 0);
         if ((channel == CHANNEL || dup2(channel, CHANNEL) >= 0) &&
-            (plan.root == NULL || (chroot(plan.root) == 0 && chdir(plan.folder) == 0)) &&
-            (plan.root == NULL || (memory_apart() && confine() == 0)) &&
-            ((page->flags & PCU_FLAG_UNSYNCED) == 0 || unsynced_begin() == 0) &&
-            ((page->flags & PCU_FLAG_READS) == 0 || dated_begin() == 0) &&
+            apart() &&
             (!traced || ptrace(PTRACE_TRACEME, 0, 0, 0) == 0))
             execve(argv[0], argv, plan.root == NULL ? nothing : plan.environment);
         error = errno;
@@ -254,7 +265,7 @@ static int finish(char *const argv[], pid_t child, int channel, bool warm, enum 
         error = wait_for(child, &status);
     if (plan.root != NULL && !(warm && warm_is_alone()))
         end_stragglers();
-    page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    page->status = (uint32_t)status_of(status);
     if (!live && plan.root == NULL)
         result = collect(channel, step);
     while (!live && plan.root != NULL && error == 0 && take_lines(said[0]) > 0)
@@ -375,7 +386,7 @@ int execute_acks(char *const argv[], enum pcu_step step)
     }
     if (acks >= plan.acks)
         return 0;
-    page->status = (uint32_t)(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    page->status = (uint32_t)status_of(status);
     errno = full ? ENOSPC : 0;
     if (!ended)
         return fail(step, "%s acknowledged %llu of %llu operations in time", argv[0],

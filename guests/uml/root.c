@@ -89,17 +89,16 @@ static int show(const char *from, const char *folder)
     return 0;
 }
 
-static int loopback_up(void)
+int link_up(const char *name)
 {
-    struct ifreq request = {.ifr_name = "lo"};
+    struct ifreq request = {0};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), result = -1;
 
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
     if (fd >= 0 && ioctl(fd, SIOCGIFFLAGS, &request) == 0) {
         request.ifr_flags |= IFF_UP;
         result = ioctl(fd, SIOCSIFFLAGS, &request);
     }
-    if (result != 0)
-        fail(PCU_STEP_CHECK, "bring the loopback device up");
     if (fd >= 0)
         close(fd);
     return result;
@@ -268,7 +267,9 @@ int root_setup(void)
         return fail(PCU_STEP_CHECK, "mkdir /dev/shm");
     if (mount_memory() != 0)
         return -1;
-    if (loopback_up() != 0 || make_machine() != 0)
+    if (link_up("lo") != 0)
+        return fail(PCU_STEP_CHECK, "bring the loopback device up");
+    if (make_machine() != 0)
         return -1;
     if (mount(NULL, ROOT "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) != 0)
         return fail(PCU_STEP_CHECK, "make /dev read-only");

@@ -15,7 +15,6 @@ _STATES = ("cut", "durable@cut", "everything@cut", "medium@cut", "ack:1", "flush
 
 
 def _completer(names: Callable[[click.Context], Iterable[str]], *, files: bool) -> _Completer:
-
     def complete(
         context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:

@@ -98,20 +98,21 @@ class ProgramGuest(Closing):
             log = self._folder / "storage-daemon.txt"
             self._server = spawn(self._server_argv(fds), log, pass_fds=fds)
         self._share.prepare_boot(_NO_ORIGIN, 64)
+        layers = self._plan.layers
         with ExitStack() as stack:
             disk = None
             if self._image is not None:
                 disk = UbdDisk(stack.enter_context(self._image.open("rb")).fileno(), "r")
             self._process = UmlProcess(
                 self._kernel,
-                initramfs({}, self._kernel, self._plan.layers),
+                initramfs({}, self._kernel, layers),
                 self._share.fd,
                 memory_mib=_MEMORY_MIB,
                 need=_NEED_BYTES,
                 disk=disk,
                 outside=OutsideDisks(tuple(sockets), self._lines.fileno()),
                 host=self._plan.host,
-                raid6=self._has_layers or self._plan.filesystem in _MAKE_RAID6,
+                raid6=bool(layers and layers.lines) or self._plan.filesystem in _MAKE_RAID6,
             )
         self._lines.close()  # so that its end is seen when the guest ends
         self._wait(deadline)
@@ -206,10 +207,6 @@ class ProgramGuest(Closing):
         if self._process is None:
             raise HostError("the guest is not running")
         return self._process
-
-    @property
-    def _has_layers(self) -> bool:
-        return self._plan.layers is not None and bool(self._plan.layers.lines)
 
     @property
     def _disks(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from powercut.scenario.machines import backends, row_of
 from powercut.scenario.settings import GROUPS, SINGLE, setting_paths
-from powercut.scenario.settings_program import ON_MACHINE
+from powercut.scenario.settings_program import ON_MACHINE, ClusterSettings
 from powercut.scenario.workloads import USUAL
 from powercut.scenario.yaml_file import Fault
 from powercut.scenario.yaml_file import KeyPath as Path
@@ -93,7 +93,8 @@ def _imply(merged: dict[str, Any]) -> None:
     elif kind == "cluster" and isinstance(disk := merged.get("disk", {}), dict):
         disk = {"size": NODE_DISK, "name": NODES[0], **disk}
         others = {"size": disk["size"], "holds": "folder"}
-        names = NODES[1:count] if isinstance(count := workload.get("nodes", 3), int) else ()
+        count = workload.get("nodes", ClusterSettings.model_fields["nodes"].default)
+        names = NODES[1:count] if isinstance(count, int) else ()
         merged["disk"] = {"also": [{"name": name, **others} for name in names], **disk}
     elif raw and kind == "wal":
         merged["workload"] = {"layout": "raw", **workload}

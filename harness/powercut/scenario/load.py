@@ -322,11 +322,8 @@ def _places(document: CommentedMap) -> Iterator[tuple[Any, str]]:
     cells = document.get("cells")
     for cell in cells if isinstance(cells, list) else []:
         key = f"workload.{FOLDER}"
-        if (
-            isinstance(cell, dict)
-            and cell.get(f"workload.{_KIND}") in _PROGRAMS
-            and key not in cell
-        ):
+        kind = cell.get(f"workload.{_KIND}") if isinstance(cell, dict) else None
+        if kind in _PROGRAMS and key not in cell:
             yield cell, key
 
 

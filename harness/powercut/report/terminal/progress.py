@@ -96,3 +96,4 @@ class ProgressView(ResourceOwner):
         if self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
+            self._now.clear()
