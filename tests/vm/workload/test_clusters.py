@@ -82,6 +82,7 @@ def kinds_of(cell: dict[str, Any]) -> set[str]:
     return {one["kind"] for one in trial["findings"] if one["verdict"] == "lossy"}
 
 
+@pytest.mark.campaign  # the same: what becomes of an operation without an ack differs under load
 def test_a_log_that_most_nodes_have_synced_is_safe(tmp_path: Path) -> None:
     """Its control is on disks all of which lie: one that lies alone loses nothing."""
     cell = run(tmp_path, "honest", explore={"budget": 40})["honest"]
@@ -138,3 +139,34 @@ def test_each_node_has_its_own_and_one_that_ends_is_trouble(
     assert "0 operations were acknowledged" in told, told
     assert ("ended with status" in told) == bool(says), told
     assert says in told
+
+
+def test_a_node_that_is_killed_in_a_check_makes_its_word_worth_nothing(tmp_path: Path) -> None:
+    """Whatever the client says then: here that all is gone, with status 0."""
+    program = tmp_path / "killed"
+    program.write_text(
+        f"""\
+#!/bin/sh
+replicated={ROOT}/build/bin/replicated
+case $1 in
+node) if [ -e "$2/was" ]; then kill -9 $$; fi; : > "$2/was"; sync -f "$2/was";;
+check) sleep 1; exit 0;;
+esac
+exec "$replicated" "$@"
+""".replace(str(ROOT), f"'{ROOT}'")
+    )
+    program.chmod(0o755)
+    scenario = {
+        "powercut": 1,
+        "name": "killed",
+        "workload": {"kind": "cluster", "command": [str(program)], "nodes": 3},
+        "filesystem": {"type": "ext4"},
+        "cut": {"trigger": {"acks": 20}},
+        "controls": "none",
+        "explore": {"budget": "off"},
+    }
+    (cell,) = results_of(tmp_path, scenario).values()
+    (trial,) = cell["trials"]
+    told = " ".join(one["message"] for one in trial["findings"])
+    assert (cell["verdict"], cell["commits_lost"]) == ("inconclusive", 0)
+    assert "ended with status 125" in told, told
