@@ -9,16 +9,19 @@
 #include "init.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "../common/dm.h"
 #include "../common/reads.h"
 
+#define FREE_NS 2000000000ull /* for which another namespace may keep a disk that is unmounted here */
 #define STRIPE_SECTORS 128 /* 64 KiB, as LVM has it (lvcreate(8)) */
 
 enum holds { FIRST, XFS_LOG, FOLDER, STRIPE, XFS_REALTIME, LAYERS, KINDS };
@@ -172,15 +175,41 @@ static int umount_folders(unsigned before)
     return 0;
 }
 
-int disks_umount(void)
+/* A disk that is mounted in one more namespace stays so after our umount(2), and the next state would
+ * be seen through the page cache of this one. */
+static int wait_free(const char *node)
 {
+    uint64_t end = now_ns() + FREE_NS;
+    int fd;
+
+    while ((fd = open(node, O_RDONLY | O_EXCL | O_CLOEXEC)) < 0 && errno == EBUSY && now_ns() < end)
+        usleep(1000);
+    if (fd < 0) {
+        page->step = PCU_STEP_NONE;
+        return fail(PCU_STEP_UMOUNT, "let go of %s", node);
+    }
+    close(fd);
+    return 0;
+}
+
+int disks_umount(const char *device)
+{
+    unsigned index;
+
     if (umount_folders(count) != 0)
         return -1;
     if (umount2(plan.mount_point, 0) != 0) {
         page->step = PCU_STEP_NONE; /* worse than whatever failed before */
         return fail(PCU_STEP_UMOUNT, "umount %s", plan.mount_point);
     }
-    return layers_end();
+    if (layers_end() != 0 || (count == 0 && wait_free(device) != 0))
+        return -1;
+    if (stack[0] != '\0')
+        return wait_free(stack);
+    for (index = 0; index < count; index++)
+        if (wait_free(parts[index].node) != 0)
+            return -1;
+    return 0;
 }
 
 int disks_date_reads(void)

@@ -121,7 +121,7 @@ int files_put(void);
 int disks_configure(char *const list[]);
 unsigned disks_count(void);
 int disks_mount(const char *device, bool live);
-int disks_umount(void);
+int disks_umount(const char *device);
 void disks_points(char *points[]); /* where they are mounted, and NULL; DISKS_MAX + 1 at most */
 int disks_date_reads(void); /* of what is mounted every read is dated from here on */
 int64_t disks_begin(dev_t device, int fd);

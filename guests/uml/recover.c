@@ -67,7 +67,7 @@ static int forget_btrfs(void)
 
 int fs_umount(void)
 {
-    if (plan.filesystem[0] != '\0' && disks_umount() != 0)
+    if (plan.filesystem[0] != '\0' && disks_umount(device) != 0)
         return -1;
     return forget_btrfs();
 }

@@ -53,7 +53,6 @@ def user_folder(variable: str, usual: str) -> Path:
 
 
 def _inside(folder: Path) -> bool:
-    """Whether the caller is in `folder` or below it."""
     try:
         return Path.cwd().is_relative_to(folder)
     except FileNotFoundError:  # a folder that has been removed

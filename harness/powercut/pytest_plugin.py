@@ -189,8 +189,6 @@ class ScenarioCollector(pytest.File):
 
 
 class _PowercutItem(pytest.Item):
-    """What pytest shows of a failure."""
-
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What a person needs; a traceback only for what is a bug in powercut."""
         from click import ClickException

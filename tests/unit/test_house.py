@@ -15,10 +15,10 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 69_037
+CORE_LINES = 69_025
 """The goal is 62,000."""
 
-LONGEST_CHAIN = 29
+LONGEST_CHAIN = 28
 SLACK = 100
 """Lines that the core may have fewer than its limit before the limit has to follow."""
 

@@ -6,7 +6,7 @@ asks until all nodes give the same.
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 NODES = dict(one.split("=") for one in os.environ.get("POWERCUT_NODES", "").split())
@@ -24,6 +24,9 @@ class Cluster(Protocol):
 
     def serve(self, folder: str, node: str) -> None:
         """Becomes that node's server."""
+
+    def begin(self, address: str) -> None:
+        """Makes what a new cluster has to have; returns once it has it."""
 
     def leads(self, address: str) -> None:
         """Returns if that node answers, and the cluster has a leader."""
@@ -46,17 +49,18 @@ def say(line: str) -> None:
     os.write(int(os.environ["POWERCUT_FD"]), f"{line}\n".encode())
 
 
-def _wait(cluster: Cluster) -> None:
+def _wait(done: Callable[[str], None], nodes: Iterable[str] = NODES) -> None:
+    """Until it is `done` by one of the nodes."""
     end = time.monotonic() + START_S
+    why = "none answers"
     while time.monotonic() < end:
-        for address in NODES.values():
+        for node in nodes:
             try:
-                cluster.leads(address)
-            except OSError:
-                continue
-            return
+                return done(NODES[node])
+            except OSError as error:
+                why = str(error)
         time.sleep(_POLL_S)
-    sys.exit(f"no leader within {START_S:g} s")
+    sys.exit(f"no leader within {START_S:g} s: {why}")
 
 
 def _put(cluster: Cluster, number: int) -> bool:
@@ -74,7 +78,8 @@ def _put(cluster: Cluster, number: int) -> bool:
 
 
 def _run(cluster: Cluster) -> None:
-    _wait(cluster)
+    _wait(cluster.begin)
+    _wait(cluster.leads)
     say("ready")
     number = 0
     while True:
@@ -83,27 +88,27 @@ def _run(cluster: Cluster) -> None:
         say(f"{'+' if _put(cluster, number) else '-'} {number}")
 
 
-def _asked(cluster: Cluster) -> dict[str, tuple[int, ...]]:
-    """What each node gives that answers."""
+def _asked(cluster: Cluster, nodes: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """What each of the nodes gives that answers."""
     found = {}
-    for name, address in NODES.items():
+    for name in nodes:
         try:
-            found[name] = tuple(sorted(cluster.numbers(address)))
+            found[name] = tuple(sorted(cluster.numbers(NODES[name])))
         except OSError:
             continue
     return found
 
 
-def _check(cluster: Cluster) -> None:
-    _wait(cluster)
+def _check(cluster: Cluster, nodes: Collection[str]) -> None:
+    _wait(cluster.leads, nodes)
     end = time.monotonic() + AGREE_S
     while True:
-        found = _asked(cluster)
-        if len(found) == len(NODES) and len(set(found.values())) == 1:
+        found = _asked(cluster, nodes)
+        if len(found) == len(nodes) and len(set(found.values())) == 1:
             break
         if time.monotonic() > end:
             told = "; ".join(f"{name} gives {len(one)}" for name, one in sorted(found.items()))
-            if len(found) < len(NODES):
+            if len(found) < len(nodes):
                 sys.exit(f"not all nodes answer: {told}")
             say(f"bad the nodes do not agree after {AGREE_S:g} s: {told}")
             break
@@ -112,8 +117,8 @@ def _check(cluster: Cluster) -> None:
         say(f"= {number}")
 
 
-def main(cluster: Cluster) -> None:
-    """Does what the command line asks for."""
+def main(cluster: Cluster, asked: Collection[str] = NODES) -> None:
+    """Does what the command line asks for; the check asks those nodes."""
     verb, folder, *node = sys.argv[1:]
     if verb == "setup":
         cluster.setup(folder, *node)
@@ -122,4 +127,4 @@ def main(cluster: Cluster) -> None:
     elif verb == "run":
         _run(cluster)
     else:
-        _check(cluster)
+        _check(cluster, asked)

@@ -6,8 +6,10 @@
  *
  * Node a is the first member; operation 1 makes b and c members too, and each other one puts its
  * number.  What is acknowledged was synced by most members.  A node keeps five files: vote (with its
- * term), epoch, members, snapshot and log.  Who stands for election first follows from the term, so
- * that a state comes to the same end each time.  The faults, each a way to forget:
+ * term), epoch, members, snapshot and log.  Nodes that start wait for each other; the terms and logs
+ * with which they began say who stands for election first: a state comes to the same end each time,
+ * however slow the host is, and in many states each node is the first in some.  The faults, each a
+ * way to forget:
  *
  *     early      the leader acknowledges what it alone has
  *     unsynced   a follower says that it has an entry which it has not synced
@@ -34,18 +36,19 @@
 #include <unistd.h>
 
 #include "../common/crc32c.h"
+#include "kept.h"
 
 #define PORT 7000
 #define NODES 3
-#define MOST 1000        /* entries, and operations */
 #define MEMBERS (1u << 24) /* a number from here on has the members in its lowest bits */
 #define ALL 7u
-#define FIRST_MS 60 /* a node that hears of no leader so long stands for election, if it is its turn */
-#define TURN_MS 200
+#define QUIET_MS 1000 /* a node that hears of no leader so long stands for election, if it is its turn */
+#define TURN_MS 1000
 #define BEAT_MS 20
-#define PATIENCE_MS 2000
+#define GREET_MS 2000
+#define PATIENCE_MS 3000
 
-enum kind { VOTE, VOTED, APPEND, HAS, SNAPSHOT, PUT, DONE, STATUS, IS };
+enum kind { HELLO, VOTE, VOTED, YOURS, APPEND, HAS, SNAPSHOT, PUT, DONE, STATUS, IS };
 
 struct entry {
     uint32_t term, number;
@@ -56,8 +59,6 @@ struct message {
     struct entry entries[MOST];
 };
 
-static char folder[PATH_MAX - 16];
-static const char *fault = "none";
 static bool by_epoch;
 static uint32_t operations = 200, compact = 40;
 static struct sockaddr_in addresses[NODES];
@@ -70,7 +71,7 @@ static int log_file;
 
 /* What it knows as long as it runs. */
 static bool leads, stands;
-static uint32_t granted, has[NODES], next[NODES], pending, trouble;
+static uint32_t greeted, began, first, granted, refused, has[NODES], next[NODES], pending, trouble;
 static uint64_t heard_ms, beat_ms;
 static struct sockaddr_in client;
 
@@ -80,68 +81,6 @@ static uint64_t now_ms(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-_Noreturn static void give_up(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static bool forgets(const char *what)
-{
-    return strcmp(fault, what) == 0;
-}
-
-static const char *path_of(const char *name)
-{
-    static char paths[2][PATH_MAX];
-    static unsigned turn;
-
-    snprintf(paths[turn ^= 1], PATH_MAX, "%s/%s", folder, name);
-    return paths[turn];
-}
-
-static void sync_folder(void)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY);
-
-    if (fsync(fd) != 0)
-        give_up(folder);
-    close(fd);
-}
-
-/* A few words in place, which is whole or not at all, or more in a new file; with a checksum. */
-static void keep(const char *name, const uint32_t *words, uint32_t count)
-{
-    uint32_t all[MOST + 8] = {count, pc_crc32c(0, words, count * sizeof *words)};
-    bool many = strcmp(name, "snapshot") == 0;
-    size_t size = (count + 2) * sizeof *all;
-    int fd = open(path_of(many ? "new" : name), O_RDWR | O_CREAT, 0644);
-
-    memcpy(all + 2, words, count * sizeof *words);
-    if (pwrite(fd, all, size, 0) != (ssize_t)size || (!forgets(name) && fdatasync(fd) != 0))
-        give_up(name);
-    if (forgets(name) && name[0] == 'e') /* to the disk, and not through its cache */
-        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-    close(fd);
-    if (many && rename(path_of("new"), path_of(name)) != 0)
-        give_up(name);
-}
-
-static uint32_t find(const char *name, uint32_t *words, uint32_t room)
-{
-    uint32_t all[MOST + 8] = {0};
-    int fd = open(path_of(name), O_RDONLY);
-    ssize_t size = fd < 0 ? 0 : read(fd, all, sizeof all);
-
-    if (fd >= 0)
-        close(fd);
-    if (size < 8 || all[0] > room || size < (ssize_t)((all[0] + 2) * sizeof *all) ||
-        all[1] != pc_crc32c(0, all + 2, all[0] * sizeof *all))
-        return 0;
-    memcpy(words, all + 2, all[0] * sizeof *all);
-    return all[0];
 }
 
 static void keep_vote(uint32_t in, uint32_t whom)
@@ -259,6 +198,11 @@ static bool is_member(uint32_t node)
     return (members >> node & 1) != 0;
 }
 
+static bool is_most(uint32_t nodes)
+{
+    return __builtin_popcount(nodes & members) > __builtin_popcount(members) / 2;
+}
+
 static void send_entries(uint32_t to)
 {
     struct message *said = fresh(next[to] <= base ? SNAPSHOT : APPEND);
@@ -279,16 +223,15 @@ static void send_all(void)
 
     beat_ms = now_ms();
     for (node = 0; node < NODES; node++)
-        if (node != me && is_member(node)) {
-            if (leads) {
-                send_entries(node);
-            } else {
-                fresh(VOTE);
-                out.index = last;
-                out.index_term = entries[last].term;
-                out.epoch = epoch;
-                send_to(&addresses[node], &out);
-            }
+        if (node != me && greeted == ALL && leads && is_member(node)) {
+            send_entries(node);
+        } else if (node != me && (greeted != ALL || is_member(node))) {
+            fresh(greeted == ALL ? VOTE : HELLO);
+            out.value = greeted;
+            out.index = greeted == ALL ? last : began;
+            out.index_term = entries[last].term;
+            out.epoch = epoch;
+            send_to(&addresses[node], &out);
         }
 }
 
@@ -349,6 +292,8 @@ static void follow(uint32_t whose)
 
 static void append(uint32_t number)
 {
+    if (last == MOST)
+        give_up("a log of so many entries");
     entries[++last] = (struct entry){term, number};
     write_log(last, !by_epoch || members != ALL);
 }
@@ -372,10 +317,27 @@ static void stand(void)
     keep_vote(term + 1, me);
     stands = true;
     granted = 1u << me;
+    refused = 0;
     heard_ms = now_ms();
     send_all();
     if (members == granted)
         lead();
+}
+
+/* Whose turn it is now, at once: nobody is left to wait for. */
+static void pass_on(uint32_t passed)
+{
+    fresh(YOURS)->value = passed;
+    send_to(&addresses[(me + 1) % NODES], &out);
+}
+
+static void stand_or_pass(uint32_t passed)
+{
+    heard_ms = now_ms();
+    if (is_member(me))
+        stand();
+    else if (passed < NODES)
+        pass_on(passed + 1);
 }
 
 static void on_vote(const struct message *said, const struct sockaddr_in *from)
@@ -387,7 +349,7 @@ static void on_vote(const struct message *said, const struct sockaddr_in *from)
 
     if (grants && voted == NODES)
         keep_vote(term, said->from);
-    if (grants)
+    if (grants || heard_ms == 0)
         heard_ms = now_ms();
     fresh(VOTED);
     out.value = grants;
@@ -479,18 +441,31 @@ static void take(const struct message *said, const struct sockaddr_in *from)
         leads = stands = false;
         keep_vote(said->term, NODES);
     }
-    if (said->kind == VOTE) {
+    if (said->kind == HELLO) {
+        greeted |= 1u << said->from;
+        first = said->index > first ? said->index : first;
+        fresh(HELLO)->value = greeted;
+        out.index = began;
+        if ((said->value >> me & 1) == 0)
+            send_to(from, &out);
+    } else if (said->kind == VOTE) {
         on_vote(said, from);
-    } else if (said->kind == VOTED && stands && said->term == term && said->value) {
-        granted |= 1u << said->from;
-        if (__builtin_popcount(granted & members) > __builtin_popcount(members) / 2)
+    } else if (said->kind == VOTED && stands && said->term == term) {
+        *(said->value ? &granted : &refused) |= 1u << said->from;
+        if (is_most(granted))
             lead();
+        else if (!is_most(members & ~refused))
+            pass_on(1);
+    } else if (said->kind == YOURS && !leads && said->term == term) {
+        stand_or_pass(said->value);
     } else if (said->kind == APPEND && said->term == term) {
         on_append(said, from);
     } else if (said->kind == SNAPSHOT && said->term == term) {
         on_snapshot(said, from);
     } else if (said->kind == HAS && leads && said->term == term) {
         next[said->from] = said->value != 0 ? said->value : said->index + 1;
+        if (next[said->from] > last + 1)
+            next[said->from] = last + 1;
         if (said->value == 0 && said->index > has[said->from])
             has[said->from] = said->index;
         settle();
@@ -517,17 +492,24 @@ _Noreturn static void serve(void)
     static struct message said;
     struct sockaddr_in from;
 
+    uint64_t begun = now_ms();
+
     load();
-    heard_ms = now_ms();
+    greeted = 1u << me;
+    began = first = term + last;
     for (;;) {
-        uint64_t quiet, turn = (me + NODES - term % NODES) % NODES;
+        uint64_t quiet;
 
         if (hear(&said, &from, 5))
             take(&said, &from);
-        quiet = now_ms() - heard_ms;
-        if (!leads && is_member(me) && quiet > FIRST_MS + turn * TURN_MS)
-            stand();
-        else if ((leads || stands) && now_ms() - beat_ms > BEAT_MS)
+        if (now_ms() - begun > GREET_MS)
+            greeted = ALL;
+        if (greeted == ALL && heard_ms == 0) /* of nobody who stands: the first one may at once */
+            heard_ms = now_ms() - QUIET_MS;
+        quiet = heard_ms == 0 ? 0 : now_ms() - heard_ms;
+        if (!leads && greeted == ALL && quiet >= QUIET_MS + (me + NODES - first % NODES) % NODES * TURN_MS)
+            stand_or_pass(0);
+        else if ((leads || stands || greeted != ALL) && now_ms() - beat_ms > BEAT_MS)
             send_all();
     }
 }

@@ -240,7 +240,6 @@ class Run:
         )
 
     def _run_cells(self) -> dict[str, list[TrialResult]]:
-        """Every trial of every cell, in the order of the plan."""
         work = [(cell, trial) for cell in self.plan.cells for trial in cell.trials]
         done = {} if self.aim is None else self._estimate(self.aim)
         lost: set[str] = {name for (name, _), result in done.items() if _is_loss(result)}

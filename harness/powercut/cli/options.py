@@ -183,7 +183,7 @@ cluster_option = click.option(
     "--cluster",
     metavar="CLUSTER",
     help="Spread the work over a Dask cluster: local (all processors of this host), "
-    "tcp://HOST:PORT, tls://HOST:PORT, or its scheduler file (docs/clusters.md).",
+    "tcp://HOST:PORT, tls://HOST:PORT, or its scheduler file (docs/many-hosts.md).",
 )
 force_option = click.option("--force", is_flag=True, help="Replace the file if it is there.")
 

@@ -209,7 +209,6 @@ def _show_plan(
     brief: bool,
     json_file: Path | None,
 ) -> int:
-    """What a run would do, without doing it."""
     from powercut.campaign.selection import trials_of
     from powercut.report.terminal.table import print_plan
     from powercut.scenario.plan import fresh_seed

@@ -69,7 +69,6 @@ def _is_part_of_one(space: StateSpace, kept: Kept) -> bool:
 
 
 def _out_of_order(space: StateSpace, state: CrashState) -> list[str]:
-    """What is missing before something that survives."""
     if space.timeline.contract.ordered and (problems := _disorder(space, state)):
         return problems
     needed = set(space.legal(state).survivors) - set(state.survivors)
@@ -77,7 +76,6 @@ def _out_of_order(space: StateSpace, state: CrashState) -> list[str]:
 
 
 def _disorder(space: StateSpace, state: CrashState) -> list[str]:
-    """Rule 4."""
     volatile = space.volatile(state.instant)
     torn = {kept.write for kept in state.torn}
     surviving = set(state.survivors)

@@ -10,6 +10,8 @@ States come from streams in turn:
   operations look is met in proportion to its rarity and to nothing else, so the chance of that is
   known (powercut.model.confidence);
 - *groups* and *coins* (powercut.crash.representatives);
+- *disks*, where there are several: just after acks one of them loses what is volatile while all
+  others keep it, or it alone keeps it, each in turn;
 - of the policies that were asked for without `representatives`, one state each in turn, at instants
   drawn at random.
 
@@ -28,7 +30,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, cycle, pairwise
+from itertools import chain, cycle, pairwise, product
 from math import ceil
 from typing import Final
 
@@ -50,6 +52,8 @@ from powercut.model.units import NEVER
 AT_ACKS: Final = "durable-only"
 """The policy of the states just after acks."""
 
+ONE_DISK: Final = "one-disk"
+
 ALL_POLICIES: Final = (POLICY, *POLICIES)
 """What is asked for if nothing else is."""
 
@@ -68,15 +72,17 @@ class _Stream(enum.Enum):
     DRAWS = enum.auto()
     GROUPS = enum.auto()
     COINS = enum.auto()
+    DISKS = enum.auto()
     OTHERS = enum.auto()
 
 
 _EQUAL: Final = (
     _Stream.SORTS, _Stream.GROUPS, _Stream.OTHERS, _Stream.DRAWS, _Stream.COINS, _Stream.OTHERS,
+    _Stream.DISKS,
 )  # fmt: skip
 _MOSTLY_ACKS: Final = (
     _Stream.SORTS, _Stream.DRAWS, _Stream.DRAWS, _Stream.GROUPS, _Stream.OTHERS,
-    _Stream.SORTS, _Stream.DRAWS, _Stream.DRAWS, _Stream.COINS, _Stream.OTHERS,
+    _Stream.SORTS, _Stream.DRAWS, _Stream.DRAWS, _Stream.COINS, _Stream.OTHERS, _Stream.DISKS,
 )  # fmt: skip
 
 
@@ -160,6 +166,7 @@ class Order(Representatives):
         if self._grouped:
             streams[_Stream.GROUPS] = (state for _, state in self.labelled())
             streams[_Stream.COINS] = self._by_coins()
+            streams[_Stream.DISKS] = self._by_disks()
         elif set(self.policies) - {AT_ACKS}:
             streams[_Stream.OTHERS] = self._others()
         return streams
@@ -209,6 +216,21 @@ class Order(Representatives):
             self._at_acks.add(instant)
         if new:
             yield state
+
+    def _by_disks(self) -> Iterator[CrashState]:
+        turns = list(product(self.space.timeline.disks, (False, True)))
+        instants = permuted(self._acks, self.seed, ONE_DISK).tolist()
+        for nth, (at, instant) in product(range(len(turns)), enumerate(instants)):
+            disk, alone = turns[(at + nth) % len(turns)]
+            volatile = self.space.volatile(instant)
+            there = (self.space.begin[volatile] >= disk.begin) & (
+                self.space.begin[volatile] < disk.end
+            )
+            state = CrashState(instant, tuple(volatile[there == alone].tolist()), policy=ONE_DISK)
+            if self._is_legal(state) and self._is_new(state):
+                yield state
+            if self._full:
+                return
 
     # --- policies that were asked for -------------------------------------------------------
 

@@ -80,8 +80,6 @@ class Runs:
 
 @dataclass(frozen=True)
 class _Target:
-    """What the scan looks for."""
-
     run_id: npt.NDArray[np.uint64]
     key: np.uint64
     lsn_max: np.uint64

@@ -60,8 +60,6 @@ def injected_errors(timeline: Timeline) -> tuple[tuple[Instant, str], ...]:
 
 
 class _Reader(EventReader):
-    """The log of one disk."""
-
     def timeline(self, *, verify_payloads: bool) -> Timeline:
         self._check_events(verify_payloads=verify_payloads)
         kinds = Kinds.of(self._events)

@@ -660,8 +660,6 @@ def _plain(info: tarfile.TarInfo, name: str) -> tarfile.TarInfo:
 
 
 class _Hashing(io.RawIOBase):
-    """Writes on, and keeps the digest."""
-
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
         self._file = file

@@ -36,8 +36,6 @@ Save = Callable[[CrashState], str]
 
 @dataclass
 class _Kind:
-    """All findings of one kind and verdict."""
-
     states: int = 0
     named: int = 0
     lsns: set[int] = field(default_factory=set)

@@ -104,7 +104,6 @@ class AnswerCache:
             self._digest_anew(changed[at : at + Origin.AT_A_TIME])
 
     def _digest_anew(self, changed: Pages) -> None:
-        """Some pages have changed."""
         self._whole -= self._digest[changed].sum(axis=0, dtype=np.uint64)
         other = self._origin.not_as_base(changed)
         self._digest[changed[~other]] = 0

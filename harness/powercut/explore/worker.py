@@ -117,7 +117,6 @@ class LocalWorker(ResourceOwner):
         return replace(judged, findings=without_whole(judged.findings))
 
     def _forget(self, states: Sequence[CrashState]) -> None:
-        """As if `states` were the first that are judged."""
         self._short.clear()
         self._twice.clear()
         first = state_ref.state_id(states[0]) if states else ""

@@ -185,7 +185,6 @@ def _screen(*, interactive: bool) -> Iterator[Terminal]:
 
 
 def _relay(source: int, target: int, ended: int) -> None:
-    """Copies until there is no more, or no reader is left."""
     with suppress(OSError):  # a terminal that has gone
         while source in select.select([source, ended], [], [])[0]:
             data = os.read(source, _LOAD)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-from powercut.checkers.repetition import ASKED, TWICE, loses
+from powercut.checkers.repetition import ASKED, TWICE, lose_the_same, loses
 from powercut.crash.states import StateSpace
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
@@ -54,14 +54,19 @@ def looked_again(
     """
     looks = _looks_of(run, seen)
     for number in range(2, looks + 1):
-        if not _by_lines(run).same(seen, look(number == looks)):
+        if not _alike(run, seen, look(number == looks)):
             return Observation.failed(Failure.NOT_REPEATED, differs)
     return seen
 
 
-def _by_lines(run: RecordingInProgress) -> AcksByLines:
-    assert isinstance(run.workload, AcksByLines)
-    return run.workload
+def _alike(run: RecordingInProgress, one: Observation, other: Observation) -> bool:
+    """Whether both say the same; of a cluster, of what was acknowledged: who leads has the rest."""
+    if run.cut_ns is None or not run.job.parameters.nodes:
+        assert isinstance(run.workload, AcksByLines)
+        return run.workload.same(one, other)
+    promises = SealedTrial(run.directory, cut_ns=run.cut_ns).promises
+    told = (promises.check(promises.claims_received(), each) for each in (one, other))
+    return one.complete == other.complete and lose_the_same(*told)
 
 
 def _looks_of(run: RecordingInProgress, seen: Observation) -> int:

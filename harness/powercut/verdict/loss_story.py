@@ -98,8 +98,6 @@ def _cut(cut_ns: int, ack_ns: int) -> LossStep:
 
 
 class _Telling:
-    """Puts the steps together."""
-
     def __init__(self, evidence: Evidence, report: ExposureReport, index: int, cut_ns: int) -> None:
         self._evidence = evidence
         self._requests = evidence.timeline.requests

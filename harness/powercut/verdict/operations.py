@@ -198,7 +198,6 @@ def _injected(timeline: Timeline) -> Iterator[str]:
 
 
 def _blind(record: TrialRecord, positive: PositiveControl | None) -> Iterator[Finding]:
-    """Why what the check finds is no evidence."""
     if record.creation is not None and record.creation.doubt:
         yield Finding(FindingKind.CONTROL, Verdict.INCONCLUSIVE, record.creation.doubt)
     if positive is not None and not positive.passed:

@@ -103,7 +103,6 @@ class FolderStory:
         return text
 
     def _covers(self, sync: Row, row: Row) -> bool:
-        """Whether the sync is one of what the change needs."""
         synced = sync.request.object
         if not synced:
             return True
@@ -114,7 +113,6 @@ class FolderStory:
         return synced in row.change.concerns
 
     def _needed(self, row: Row) -> str:
-        """What has to be synced for the change to be durable."""
         if not isinstance(row.change, NameChange):
             return self._names.path(row.request.object)
         parent = self._names.path(row.change.entries[0][0])

@@ -14,7 +14,7 @@ from typing import Final
 from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import Bus, Start
 from powercut.scenario.choices import WITHOUT_BARRIERS
-from powercut.scenario.layers_file import File
+from powercut.scenario.layers import File
 from powercut.scenario.settings import (
     FilesystemType,
     GuestWriteCache,

@@ -42,7 +42,7 @@ def check(hosts: Sequence[str]) -> int:
 def prepare(hosts: Sequence[str], python: str) -> int:
     """Has pip install this powercut in ~/.cache/powercut-cluster/venv of each host.
 
-    Dask's workers run there: docs/clusters.md. Exit status: 0 every host is ready; 3 one is not.
+    Dask's workers run there: docs/many-hosts.md. Exit status: 0 every host is ready; 3 one is not.
     """
     from pathlib import Path
     from tempfile import TemporaryDirectory

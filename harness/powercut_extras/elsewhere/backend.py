@@ -15,7 +15,7 @@ from powercut.model.errors import HostError, PowercutError
 from powercut.model.verdict import EvidenceLevel
 from powercut.scenario.machines import MachineRow
 from powercut.scenario.settings import AcceleratorChoice, MachineSettings
-from powercut.scenario.settings_power import PowerSettings
+from powercut.scenario.settings_machine import PowerSettings
 from powercut_extras.elsewhere.channel import LinePort, SshChannel
 from powercut_extras.elsewhere.machine import ForeignMachine
 from powercut_extras.elsewhere.power import Power

@@ -17,7 +17,7 @@ from typing import Final
 
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.sandbox.printed import end_of, printed
-from powercut.scenario.settings_power import PowerSettings
+from powercut.scenario.settings_machine import PowerSettings
 
 IS_OFF: Final = re.compile(r"\b(power(ed)?[ -]?)?off\b", re.IGNORECASE)
 """What `status` prints of a machine that is off: ipmitool's `Chassis Power is off`, VirtualBox's

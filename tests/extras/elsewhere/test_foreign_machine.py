@@ -12,7 +12,7 @@ from fake_remote import FakeHost, FakeRemote
 
 from powercut.machine.port import Ended
 from powercut.model.errors import DeadlineExceeded, HostError
-from powercut.scenario.settings_power import PowerSettings
+from powercut.scenario.settings_machine import PowerSettings
 from powercut_extras.elsewhere.machine import ForeignMachine
 from powercut_extras.elsewhere.power import IS_OFF, Power
 

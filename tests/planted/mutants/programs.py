@@ -151,7 +151,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *layers(
-        f"{_P}/scenario/layers_file.py",
+        f"{_P}/scenario/layers.py",
         (
             "image-honest",
             At("File.over", "self.cache"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from math import comb, sqrt
 
@@ -13,11 +14,12 @@ from handmade import Handmade
 
 from powercut.crash.explore import InstantKind, events
 from powercut.crash.kinds import kinds_of
-from powercut.crash.order import ALL_POLICIES, FEW, Order, one_of_each_sort
+from powercut.crash.order import ALL_POLICIES, FEW, ONE_DISK, Order, one_of_each_sort
 from powercut.crash.policies import POLICIES
 from powercut.crash.representatives import permuted
 from powercut.crash.states import StateSpace
 from powercut.model.operations import OperationHistory
+from powercut.model.timeline import DiskRange
 
 PAGE = 4096
 OPERATIONS = 500
@@ -250,3 +252,31 @@ def test_operations_that_all_differ_are_taken_in_an_order_by_chance():
     orders = {one_of_each_sort(space, instants, kinds_of(space), seed=seed) for seed in range(10)}
     assert len(orders) > 5
     assert all(len(chosen) >= 8 for chosen in orders)
+
+
+def test_of_several_disks_each_loses_its_cache_alone_and_keeps_it_alone():
+    """After acks: as if one node of a cluster had lost its power and no other, or all others."""
+    made, acks, size = Handmade(3 << 20), [], 1 << 20
+    for number in range(40):
+        for disk in range(3):
+            made.write(
+                disk * size + number * PAGE, b"D" * PAGE, at=10 * number + 1, done=10 * number + 2
+            )
+        acks.append(10 * number + 3)
+    disks = tuple(
+        DiskRange(name, at * size, (at + 1) * size, "folder") for at, name in enumerate("abc")
+    )
+    tried = numbers(range(1, 41))
+    history = OperationHistory(tried, numbers([0] * 40), tried, numbers(acks))
+    space = StateSpace(replace(made.timeline(), disks=disks), history)
+    found = set()
+    for state in islice(order(space), FEW):
+        if state.policy != ONE_DISK:
+            continue
+        kept = {int(space.begin[write]) // size for write in state.survivors}
+        assert set(space.volatile(state.instant)) - set(state.survivors), "the richest state"
+        assert len(state.survivors) == len(kept) * (state.instant // 10 + 1), (
+            "all of a disk or none"
+        )
+        found.add(frozenset(kept))
+    assert found == {frozenset(one) for one in ({0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2})}

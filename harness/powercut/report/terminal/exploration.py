@@ -70,7 +70,6 @@ def _last_word(first: FoundState, unit: words.Unit) -> str:
 
 
 def _besides_states(result: ExploreResult, judged: TrialResult | None) -> Iterator[str]:
-    """Why the verdict is not that on the states alone."""
     if judged is None:
         yield "These are states of a disk that promises something else than the recorded one."
     elif judged.verdict is not result.verdict:

@@ -68,7 +68,6 @@ def finding_stories(result: CaptureResult, folder: Path) -> list[FindingStory]:
 
 
 def _failure(record: CaptureRecord, folder: Path) -> list[tuple[str, str]]:
-    """How the command failed, and its last words."""
     lines = CaptureDir(folder).printed_last(_CONSOLE_MAX).splitlines()
     if record.share and record.status is not None:
         return [("the guest", printable(line)) for line in lines if _GUEST_SAID in line][-1:]

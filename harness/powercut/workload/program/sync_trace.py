@@ -144,8 +144,6 @@ def trace_of(lines: Sequence[Line], earliest: Sequence[Line] = ()) -> SyncTrace:
 
 
 class _Reader:
-    """Puts begins and ends together."""
-
     def __init__(self) -> None:
         self.sites: list[CallSite] = []
         self.beyond: list[str] = []
