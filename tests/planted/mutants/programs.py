@@ -263,6 +263,12 @@ MUTANTS: tuple[Mutant, ...] = (
             "True",
             "a check that looks at owners is INCONCLUSIVE, since the copy has others",
         ),
+        (
+            "cluster-asked-on-the-host",
+            At("NativeEngine.__init__", "plan.host.nodes"),
+            "False",
+            "a cluster's check is asked on the host, where it has no nodes",
+        ),
     ),
     *native(
         f"{_P}/recover/native/inside.py",

@@ -272,10 +272,9 @@ class GuestWithTrees(FakeGuest):
         return Observation(()), memoryview(writes)
 
 
-def engine(guest, check=CHECK) -> NativeEngine:
-    plan = RecoveryPlan.of(
-        "ext4", "", "/host/mnt", shell(check), host=HostRoot("/", ("PATH=/usr/bin:/bin",))
-    )
+def engine(guest, check=CHECK, nodes=()) -> NativeEngine:
+    host = HostRoot("/", ("PATH=/usr/bin:/bin",), nodes=nodes)
+    plan = RecoveryPlan.of("ext4", "", "/host/mnt", shell(check), host=host)
     made = NativeEngine(guest, plan, shell("exit 0"))
     assert isinstance(made, SecondLook)
     return made
@@ -294,6 +293,17 @@ def test_the_first_trees_and_a_sample_are_checked_in_the_guest_as_well():
             assert one.doubts == ()
             assert one.look_again(3, timeout_s=60).lines == b"= 3\n"
             assert guest.asked == SAMPLE_FIRST + 1
+
+
+@needs_bubblewrap
+def test_a_cluster_is_asked_in_the_guest_alone():
+    """Its nodes are there: on the host a check finds nobody, and may call that a loss."""
+    with shared() as (fd, put):
+        guest = FakeGuest(fd, put, lambda number: b"= %d\n" % number)
+        with engine(guest, "exit 0", nodes=("a", "b")) as one:
+            for number in range(SAMPLE_FIRST + 2):
+                assert one.recover(number, timeout_s=60).lines == b"= %d\n" % number
+            assert (guest.asked, guest.sampled, one.on_host) == (SAMPLE_FIRST + 2, 0, 0)
 
 
 class GuestThatHolds(FakeGuest):

@@ -61,8 +61,8 @@ class NativeEngine(Closing):
         assert plan.host is not None
         self._guest = guest
         self._sandbox = CheckSandbox(plan.host, plan.reader, checks)
-        # A program continues in the guest, where its file system is a real one.
-        self._on_host = not unavailable() and plan.find(GoOn) is None
+        # A program goes on in the guest, where its file system is a real one; nodes are nowhere else.
+        self._on_host = not (unavailable() or plan.find(GoOn) or plan.host.nodes)
         self._known: dict[bytes, Observation] = {}
         self._peculiar: set[int] = {0}
         """What a copy cannot have of trees on which host and guest said the same."""
