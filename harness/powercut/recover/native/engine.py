@@ -61,7 +61,7 @@ class NativeEngine(Closing):
         assert plan.host is not None
         self._guest = guest
         self._sandbox = CheckSandbox(plan.host, plan.reader, checks)
-        # A program goes on in the guest, where its file system is a real one; nodes are nowhere else.
+        # A program goes on in the guest, whose file system is a real one; nodes are nowhere else.
         self._on_host = not (unavailable() or plan.find(GoOn) or plan.host.nodes)
         self._known: dict[bytes, Observation] = {}
         self._peculiar: set[int] = {0}
