@@ -176,7 +176,7 @@ static int umount_folders(unsigned before)
 }
 
 /* A disk that is mounted in one more namespace stays so after our umount(2), and the next state would
- * be seen through the page cache of this one. */
+ * be seen through the page cache of this one.  That the last one has let go is no event to wait for. */
 static int wait_free(const char *node)
 {
     uint64_t end = now_ns() + FREE_NS;

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 NODES = dict(one.split("=") for one in os.environ.get("POWERCUT_NODES", "").split())
 ADDRESS = os.environ.get("POWERCUT_ADDRESS", "")
@@ -36,6 +36,29 @@ class Cluster(Protocol):
 
     def numbers(self, address: str) -> Iterable[int]:
         """What that node gives, of itself alone."""
+
+
+class AnswerError(OSError):
+    """A node has answered, and what it says is an error."""
+
+
+class Connections:
+    """One to each node, as `opened` makes it, which lasts until it fails."""
+
+    def __init__(self, opened: Callable[[str], Any]) -> None:
+        self._opened, self._kept = opened, {}
+
+    def call(self, address: str, request: Callable[[Any], Any]) -> Any:
+        """What the `request` comes to on the connection to that node."""
+        try:
+            if address not in self._kept:
+                self._kept[address] = self._opened(address)
+            return request(self._kept[address])
+        except AnswerError:
+            raise
+        except OSError:
+            self._kept.pop(address, None)
+            raise
 
 
 def settings(**usual: str) -> dict[str, str]:

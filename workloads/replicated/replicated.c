@@ -217,18 +217,27 @@ static void send_entries(uint32_t to)
     send_to(&addresses[to], said);
 }
 
+static void greet(const struct sockaddr_in *to)
+{
+    fresh(HELLO)->value = greeted;
+    out.index = began;
+    send_to(to, &out);
+}
+
 static void send_all(void)
 {
     uint32_t node;
 
     beat_ms = now_ms();
     for (node = 0; node < NODES; node++)
-        if (node != me && greeted == ALL && leads && is_member(node)) {
+        if (node == me) {
+            continue;
+        } else if (greeted != ALL) {
+            greet(&addresses[node]);
+        } else if (is_member(node) && leads) {
             send_entries(node);
-        } else if (node != me && (greeted != ALL || is_member(node))) {
-            fresh(greeted == ALL ? VOTE : HELLO);
-            out.value = greeted;
-            out.index = greeted == ALL ? last : began;
+        } else if (is_member(node)) {
+            fresh(VOTE)->index = last;
             out.index_term = entries[last].term;
             out.epoch = epoch;
             send_to(&addresses[node], &out);
@@ -444,10 +453,8 @@ static void take(const struct message *said, const struct sockaddr_in *from)
     if (said->kind == HELLO) {
         greeted |= 1u << said->from;
         first = said->index > first ? said->index : first;
-        fresh(HELLO)->value = greeted;
-        out.index = began;
         if ((said->value >> me & 1) == 0)
-            send_to(from, &out);
+            greet(from);
     } else if (said->kind == VOTE) {
         on_vote(said, from);
     } else if (said->kind == VOTED && stands && said->term == term) {
@@ -491,7 +498,6 @@ _Noreturn static void serve(void)
 {
     static struct message said;
     struct sockaddr_in from;
-
     uint64_t begun = now_ms();
 
     load();

@@ -18,8 +18,8 @@ States come from streams in turn:
 1. Where there are few acks, and a limit that has room for them, all of them come first, in order of
    time.
 2. The streams have equal turns for the first `FEW` states.
-3. Then acks have three of four turns, until a fault in one operation of `RARE` would be met with a
-   probability of `ENOUGH`.
+3. Then acks have three of four turns, where there are several disks two of three, until a fault in
+   one operation of `RARE` would be met with a probability of `ENOUGH`.
 4. Equal turns again, until all streams have ended, and then a sweep as `Exploration` makes it.
 """
 
@@ -166,7 +166,8 @@ class Order(Representatives):
         if self._grouped:
             streams[_Stream.GROUPS] = (state for _, state in self.labelled())
             streams[_Stream.COINS] = self._by_coins()
-            streams[_Stream.DISKS] = self._by_disks()
+            if self.space.timeline.disks:
+                streams[_Stream.DISKS] = self._by_disks()
         elif set(self.policies) - {AT_ACKS}:
             streams[_Stream.OTHERS] = self._others()
         return streams
@@ -223,9 +224,8 @@ class Order(Representatives):
         for nth, (at, instant) in product(range(len(turns)), enumerate(instants)):
             disk, alone = turns[(at + nth) % len(turns)]
             volatile = self.space.volatile(instant)
-            there = (self.space.begin[volatile] >= disk.begin) & (
-                self.space.begin[volatile] < disk.end
-            )
+            begin = self.space.begin[volatile]
+            there = (disk.begin <= begin) & (begin < disk.end)
             state = CrashState(instant, tuple(volatile[there == alone].tolist()), policy=ONE_DISK)
             if self._is_legal(state) and self._is_new(state):
                 yield state

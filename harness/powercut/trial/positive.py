@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final
 
 from powercut.checkers.repetition import ASKED, TWICE, lose_the_same, loses
@@ -51,33 +52,28 @@ def looked_again(
 ) -> Observation:
     """`seen`, which the check has said of what the cut left; or that it `differs`, if a further
     `look`, which is told whether it is the last, says something else.
+
+    More often where it would convict; a control that must lose something convicts nobody.  A
+    cluster has to say the same of what was acknowledged: on the rest who leads decides.
     """
-    looks = _looks_of(run, seen)
+    workload, nodes = run.workload, run.job.parameters.nodes
+    assert isinstance(workload, AcksByLines)
+    convicts = run.job.control in (None, ControlKind.HONEST)
+    found = None
+    if run.cut_ns is not None and (convicts or nodes):
+        promises = SealedTrial(run.directory, cut_ns=run.cut_ns).promises
+        found = partial(promises.check, promises.claims_received())
+
+    def same(again: Observation) -> bool:
+        if found is None or not nodes:
+            return workload.same(seen, again)
+        return seen.complete == again.complete and lose_the_same(found(seen), found(again))
+
+    looks = ASKED if convicts and found is not None and loses(found(seen)) else TWICE
     for number in range(2, looks + 1):
-        if not _alike(run, seen, look(number == looks)):
+        if not same(look(number == looks)):
             return Observation.failed(Failure.NOT_REPEATED, differs)
     return seen
-
-
-def _alike(run: RecordingInProgress, one: Observation, other: Observation) -> bool:
-    """Whether both say the same; of a cluster, of what was acknowledged: who leads has the rest."""
-    if run.cut_ns is None or not run.job.parameters.nodes:
-        assert isinstance(run.workload, AcksByLines)
-        return run.workload.same(one, other)
-    promises = SealedTrial(run.directory, cut_ns=run.cut_ns).promises
-    told = (promises.check(promises.claims_received(), each) for each in (one, other))
-    return one.complete == other.complete and lose_the_same(*told)
-
-
-def _looks_of(run: RecordingInProgress, seen: Observation) -> int:
-    """How often what the cut left is looked at in all, if the check has `seen` that at first.
-
-    More often where it would convict; a control that must lose something convicts nobody.
-    """
-    if run.cut_ns is None or run.job.control not in (None, ControlKind.HONEST):
-        return TWICE
-    promises = SealedTrial(run.directory, cut_ns=run.cut_ns).promises
-    return ASKED if loses(promises.check(promises.claims_received(), seen)) else TWICE
 
 
 def look_where_nothing_was_lost(

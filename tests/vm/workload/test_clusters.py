@@ -92,6 +92,9 @@ def test_a_log_that_most_nodes_have_synced_is_safe(tmp_path: Path) -> None:
     assert trial["states"]["lossy"] == 0
 
 
+# A busy host makes other nodes lag behind the ack; then "early" loses though no disk has lost
+# anything, and a check that misses something there is not believed: INCONCLUSIVE.
+@pytest.mark.campaign
 def test_acks_before_most_nodes_have_or_have_synced_an_entry_are_lossy(tmp_path: Path) -> None:
     found = run(tmp_path, "early", "unsynced", explore={"budget": 12}, controls="none")
     assert {name: cell["verdict"] for name, cell in found.items()} == {
