@@ -49,6 +49,8 @@ struct rhythm {
 };
 static const struct rhythm writeback = {20000000, 250000}, commit = {50000000, 3000000};
 
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static struct {
     int interval;
     int files[POINTS_MAX];
@@ -129,16 +131,20 @@ static int write_back(uint64_t *state)
 static int commit_one(uint64_t *state)
 {
     static const char page[PAGE] = "a neighbour";
-    int file = press.files[draw(state) % press.count];
-    off_t size = lseek(file, 0, SEEK_END);
-    uint64_t transaction;
+    uint64_t drawn = draw(state), transaction;
+    int file;
+    off_t size;
 
+    pthread_mutex_lock(&files_lock);
+    file = press.count == 0 ? -1 : press.files[drawn % press.count];
+    size = lseek(file, 0, SEEK_END);
     if (size >= PAGES_MAX * PAGE)
         size = ftruncate(file, 0);
-    if (size < 0 || pwrite(file, page, sizeof page, size) != PAGE || fsync(file) != 0)
-        return 0;
-    ioctl(file, BTRFS_IOC_START_SYNC, &transaction); /* ENOTTY of others */
-    press.done->commits++;
+    if (size >= 0 && pwrite(file, page, sizeof page, size) == PAGE && fsync(file) == 0) {
+        ioctl(file, BTRFS_IOC_START_SYNC, &transaction); /* ENOTTY of others */
+        press.done->commits++;
+    }
+    pthread_mutex_unlock(&files_lock);
     return 0;
 }
 
@@ -167,6 +173,32 @@ static int start(void *(*run)(void *))
     return errno == 0 ? 0 : -1;
 }
 
+void press_let_go(void)
+{
+    pthread_mutex_lock(&files_lock);
+    while (press.count > 0)
+        close(press.files[--press.count]);
+    pthread_mutex_unlock(&files_lock);
+}
+
+void press_forget(void)
+{
+    while (press.count > 0)
+        close(press.files[--press.count]);
+}
+
+void press_take(char *const points[])
+{
+    if (press.done == NULL)
+        return;
+    pthread_mutex_lock(&files_lock);
+    for (; *points != NULL && press.count < POINTS_MAX; points++) {
+        press.files[press.count] = open(*points, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        press.count += press.files[press.count] >= 0; /* else there is none, and `commits` tells */
+    }
+    pthread_mutex_unlock(&files_lock);
+}
+
 int press_begin(uint64_t seed, char *const points[])
 {
     press.seed = seed;
@@ -179,10 +211,7 @@ int press_begin(uint64_t seed, char *const points[])
     press.interval = open(INTERVAL, O_WRONLY | O_CLOEXEC);
     if (press.interval < 0)
         return -1;
-    for (; *points != NULL && press.count < POINTS_MAX; points++) {
-        press.files[press.count] = open(*points, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-        press.count += press.files[press.count] >= 0; /* else there is none, and `commits` tells */
-    }
+    press_take(points);
     return start(press_on) != 0 || (press.count > 0 && start(commit_on) != 0) ? -1 : 0;
 }
 

@@ -21,6 +21,12 @@ static_assert(sizeof(struct pressed) == 16, "no padding");
  * 0, or -1 and errno. */
 int press_begin(uint64_t seed, char *const points[]);
 
+/* The neighbour has no file any more, so that one may unmount; then it has some at `points` again. */
+void press_let_go(void);
+void press_take(char *const points[]);
+/* As press_let_go, for a child that was forked and does nothing of this. */
+void press_forget(void);
+
 /* Nothing, before `press_begin`; also for children that were forked since. */
 struct pressed press_done(void);
 

@@ -212,6 +212,18 @@ int disks_umount(const char *device)
     return 0;
 }
 
+int disks_let_go(void)
+{
+    unsigned index;
+
+    if (umount2(plan.mount_point, MNT_DETACH) != 0)
+        return fail(PCU_STEP_UMOUNT, "umount %s", plan.mount_point);
+    for (index = 0; index < count; index++)
+        if ((page->offset >> index & 1) != 0 && wait_free(parts[index].node) != 0)
+            return -1;
+    return 0;
+}
+
 int disks_date_reads(void)
 {
     char path[512];

@@ -117,15 +117,44 @@ static int pressed_put(void)
     return 0;
 }
 
+static int let_go(void)
+{
+    press_let_go();
+    return disks_let_go();
+}
+
+static int nodes_back(void)
+{
+    char *points[DISKS_MAX + 1];
+
+    if (disks_mount(LIVE, true) != 0)
+        return -1;
+    disks_points(points);
+    press_take(points);
+    return nodes_begin();
+}
+
 /* Takes a request, and answers it, while a program is at work. */
 static void serve_meanwhile(void)
 {
     take();
-    if (page->verb == PCU_LEFT) {
+    switch (page->verb) {
+    case PCU_LEFT:
         root_left_put();
-    } else if (page->verb == PCU_PRESSED) {
+        break;
+    case PCU_PRESSED:
         pressed_put();
-    } else {
+        break;
+    case PCU_NODES_END:
+        nodes_end();
+        break;
+    case PCU_NODES_GONE:
+        let_go();
+        break;
+    case PCU_NODES_BEGIN:
+        nodes_back();
+        break;
+    default:
         errno = EBUSY;
         fail(PCU_STEP_CHECK, "verb %u", page->verb);
     }

@@ -122,6 +122,7 @@ int disks_configure(char *const list[]);
 unsigned disks_count(void);
 int disks_mount(const char *device, bool live);
 int disks_umount(const char *device);
+int disks_let_go(void); /* nobody has those of page->offset mounted, a bit each, nor has PID 1 any other */
 void disks_points(char *points[]); /* where they are mounted, and NULL; DISKS_MAX + 1 at most */
 int disks_date_reads(void); /* of what is mounted every read is dated from here on */
 int64_t disks_begin(dev_t device, int fd);
@@ -129,6 +130,9 @@ int64_t disks_begin(dev_t device, int fd);
 /* nodes.c: whether a program is a verb that a cluster runs, and its supervisor. */
 bool nodes_run(char *const argv[]);
 pid_t nodes_start(int channel);
+/* While it is at work: those of page->offset, a bit each, end, or begin. */
+int nodes_end(void);
+int nodes_begin(void);
 
 /* layers.c: devices between the disks and the file system.  `disks` ends with NULL. */
 int layers_configure(char *const list[]);

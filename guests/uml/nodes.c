@@ -9,8 +9,14 @@
  * Whoever starts a verb gets the pid of a supervisor.  It has a network namespace with a bridge, on
  * which each node has one end of a veth pair (network_namespaces(7), veth(4)), and ends with the
  * client, and all nodes with it.  What a node prints is kept, and shown if the node fails.
+ *
+ * A node may lose its power while the others and the client go on: its processes are killed, and no
+ * namespace has its disk any more (nodes_end, disks_let_go).  What that holds from then on is for
+ * those to decide who serve it.  Then the node begins again as it did first (nodes_begin).
  */
 #include "init.h"
+
+#include "../common/press.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -45,9 +51,19 @@
 
 static struct node {
     const char *name;
-    pid_t init;  /* the first process of its namespace; 0: it has ended */
     int printed; /* a file in memory */
 } nodes[DISKS_MAX];
+
+/* What PID 1 and the supervisor share. */
+static volatile struct shared {
+    pid_t supervisor;
+    struct {
+        pid_t init; /* the first process of its namespace; 0: it has ended */
+        bool killed; /* because it is to lose its power */
+        bool begins; /* is asked for, and not yet done */
+    } node[DISKS_MAX];
+} *shared;
+#define WAIT_MS 5000 /* for what takes some milliseconds */
 static unsigned count;
 static char *const *words; /* the verb's own command line */
 static unsigned length;
@@ -141,9 +157,11 @@ static int answered(int fd)
     return errno == 0 ? 0 : -1;
 }
 
-/* `name` on this side, and eth0 in the network of the process `peer`. */
-static void make_veth(const char *name, pid_t peer)
+/* `name` on this side, and eth0 in the network of the process `peer`, with the same address of its
+ * card each time: others remember it (arp(7)). */
+static void make_veth(const char *name, pid_t peer, unsigned index)
 {
+    const uint8_t card[6] = {2, 0, 10, 77, 0, (uint8_t)(index + 1)};
     struct message message = {.head = {.nlmsg_len = NLMSG_LENGTH(sizeof(struct ifinfomsg)),
                                        .nlmsg_type = RTM_NEWLINK,
                                        .nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL |
@@ -158,6 +176,7 @@ static void make_veth(const char *name, pid_t peer)
     inner = attribute(&message, IFLA_INFO_DATA, NULL, 0);
     other = attribute(&message, VETH_INFO_PEER, &none, sizeof none);
     attribute(&message, IFLA_IFNAME, "eth0", 5);
+    attribute(&message, IFLA_ADDRESS, card, sizeof card);
     attribute(&message, IFLA_NET_NS_PID, &peer, sizeof peer);
     ends_here(&message, other);
     ends_here(&message, inner);
@@ -220,30 +239,37 @@ _Noreturn static void become(char *const argv[], const struct node *node)
     give_up(argv[0]);
 }
 
-static void hide(const char *inside)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof path, "%s%s", plan.root, inside);
-    if (mount("tmpfs", path, "tmpfs", 0, "mode=755") != 0)
-        give_up(path);
-}
-
-/* The disks of all others are not there. */
-static void hide_others(unsigned mine)
+/* The disks of all others are not mounted: the client sees none, and `mine` is DISKS_MAX.  The first
+ * disk's file system has the folders in which the others are mounted. */
+static void let_go_of_others(unsigned mine)
 {
     char path[PATH_MAX];
     unsigned index;
+    int kept = -1;
 
-    for (index = 0; index < count; index++) {
-        if (index == mine)
-            continue;
-        if (index == 0)
-            folder_of(0, path);
-        else
-            snprintf(path, sizeof path, "%s/%s", point(), nodes[index].name);
-        hide(path);
+    if (mine > 0 && mine < count) {
+        snprintf(path, sizeof path, "%s/%s", plan.mount_point, nodes[mine].name);
+        kept = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (kept < 0)
+            give_up(path);
     }
+    for (index = 1; mine == 0 && index < count; index++) {
+        snprintf(path, sizeof path, "%s/%s", plan.mount_point, nodes[index].name);
+        if (umount2(path, MNT_DETACH) != 0)
+            give_up(path);
+    }
+    if (mine == 0)
+        return;
+    if (umount2(plan.mount_point, MNT_DETACH) != 0 ||
+        mount("tmpfs", plan.mount_point, "tmpfs", 0, "mode=755") != 0)
+        give_up(plan.mount_point);
+    if (kept < 0)
+        return;
+    snprintf(path, sizeof path, "%s/%s", plan.mount_point, nodes[mine].name);
+    if (mkdir(path, 0755) != 0 ||
+        syscall(SYS_move_mount, kept, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) != 0)
+        give_up(path);
+    close(kept);
 }
 
 static void keep_printed(const struct node *node)
@@ -268,7 +294,7 @@ _Noreturn static void be_node(unsigned index, const char *verb)
     if (sethostname(nodes[index].name, strlen(nodes[index].name)) != 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         give_up(nodes[index].name);
-    hide_others(index);
+    let_go_of_others(index);
     if (root_apart() != 0)
         give_up((const char *)page->what);
     folder_of(index, folder);
@@ -291,6 +317,7 @@ _Noreturn static void be_node(unsigned index, const char *verb)
 
 static void start_node(unsigned index, const char *verb)
 {
+    static unsigned started; /* the end of one that was killed may be there for a while */
     char name[32];
     int go[2];
     pid_t child;
@@ -305,12 +332,12 @@ static void start_node(unsigned index, const char *verb)
             _exit(FAILED);
         be_node(index, verb);
     }
-    snprintf(name, sizeof name, "node%u", index);
+    snprintf(name, sizeof name, "node%u", started++);
     if (child < 0)
         give_up("a node");
-    make_veth(name, child);
+    make_veth(name, child, index);
     join_bridge(name);
-    nodes[index].init = child;
+    shared->node[index].init = child;
     if (write(go[1], "g", 1) != 1)
         give_up("start a node");
     close(go[0]);
@@ -339,7 +366,7 @@ static void set_up_each(void)
             (mkdir(path, 0755) != 0 && errno != EEXIST))
             give_up(inside);
         start_node(index, words[length - 2]);
-        if (waitpid(nodes[index].init, &how, 0) != nodes[index].init)
+        if (waitpid(shared->node[index].init, &how, 0) != shared->node[index].init)
             give_up("wait for setup");
         if (status_of(how) != 0) {
             show_printed(&nodes[index], status_of(how));
@@ -355,7 +382,7 @@ _Noreturn static void be_client(int channel)
 
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         give_up("the client's folders");
-    hide(point());
+    let_go_of_others(DISKS_MAX);
     snprintf(path, sizeof path, "%s%s", plan.root, data);
     if (mkdir(path, 0755) != 0)
         give_up(path);
@@ -370,6 +397,31 @@ static bool is_ours(int status)
     return status == FAILED || status == 128 + SIGKILL;
 }
 
+/* Whether the fault is ours. */
+static bool node_ended(unsigned index, int status, bool works, int channel)
+{
+    shared->node[index].init = 0;
+    if (shared->node[index].killed)
+        return false;
+    show_printed(&nodes[index], status);
+    if (is_ours(status))
+        return true;
+    if (works)
+        dprintf(channel, "! node %s ended with status %d\n", nodes[index].name, status);
+    return false;
+}
+
+static void begin_those_asked_for(void)
+{
+    unsigned index;
+
+    for (index = 0; index < count; index++)
+        if (shared->node[index].begins) {
+            start_node(index, "node");
+            shared->node[index].killed = shared->node[index].begins = false;
+        }
+}
+
 /* Until the client has ended, whose word counts for nothing where the fault of a node is ours.  A
  * node that ends before while the client works is trouble. */
 static int wait_for_client(pid_t client, int channel)
@@ -382,26 +434,29 @@ static int wait_for_client(pid_t client, int channel)
     while ((ended = wait(&how)) != client) {
         if (ended < 0 && errno != EINTR)
             give_up("wait for the client");
-        for (index = 0; index < count; index++)
-            if (nodes[index].init == ended) {
-                nodes[index].init = 0;
-                show_printed(&nodes[index], status_of(how));
-                if (is_ours(status_of(how)))
-                    return FAILED;
-                if (works)
-                    dprintf(channel, "! node %s ended with status %d\n", nodes[index].name,
-                            status_of(how));
-            }
+        begin_those_asked_for();
+        for (index = 0; index < count && ended > 0; index++)
+            if (shared->node[index].init == ended &&
+                node_ended(index, status_of(how), works, channel))
+                return FAILED;
     }
     return status_of(how);
 }
 
+static void wake(int signal)
+{
+    (void)signal; /* a wait ends with EINTR */
+}
+
 _Noreturn static void supervise(int channel)
 {
+    struct sigaction woken = {.sa_handler = wake};
     unsigned index;
     pid_t client;
     int status;
 
+    sigaction(SIGUSR1, &woken, NULL);
+    press_forget();
     for (index = 0; index < count; index++)
         if ((nodes[index].printed = memfd_create("printed", MFD_CLOEXEC)) < 0)
             give_up("memory for what a node prints");
@@ -415,8 +470,8 @@ _Noreturn static void supervise(int channel)
         be_client(channel);
     status = client < 0 ? FAILED : wait_for_client(client, channel);
     for (index = 0; index < count; index++)
-        if (nodes[index].init > 0)
-            kill(nodes[index].init, SIGKILL);
+        if (shared->node[index].init > 0)
+            kill(shared->node[index].init, SIGKILL);
     _exit(status);
 }
 
@@ -441,9 +496,54 @@ bool nodes_run(char *const argv[])
 
 pid_t nodes_start(int channel)
 {
-    pid_t child = fork();
+    pid_t child;
 
+    if (shared == NULL)
+        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset((void *)shared, 0, sizeof *shared);
+    child = fork();
     if (child == 0)
         supervise(channel);
+    shared->supervisor = child;
     return child;
+}
+
+static bool is_done(unsigned index, bool begins)
+{
+    return begins ? !shared->node[index].begins : shared->node[index].init == 0;
+}
+
+/* Those whose bits are set in page->offset; the supervisor is woken until they have ended or begun. */
+static int each_asked_for(bool begins)
+{
+    unsigned index, waited;
+
+    for (index = 0; index < count; index++) {
+        if ((page->offset >> index & 1) == 0)
+            continue;
+        if (begins) {
+            shared->node[index].begins = true;
+        } else if (shared->node[index].init > 0) {
+            shared->node[index].killed = true;
+            kill(shared->node[index].init, SIGKILL);
+        }
+        for (waited = 0; !is_done(index, begins); waited++) {
+            errno = ETIME;
+            if (waited == WAIT_MS)
+                return fail(PCU_STEP_CHECK, "node %s", nodes[index].name);
+            kill(shared->supervisor, SIGUSR1);
+            usleep(1000);
+        }
+    }
+    return 0;
+}
+
+int nodes_end(void)
+{
+    return each_asked_for(false);
+}
+
+int nodes_begin(void)
+{
+    return each_asked_for(true);
 }

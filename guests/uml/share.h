@@ -84,7 +84,12 @@ enum pcu_verb {
     PCU_LEFT = 11,
     /* How often it was written back so far (`attempted`), and how often a neighbour has committed
      * (`acked`).  Also while an EXEC with PCU_FLAG_LIVE is at work. */
-    PCU_PRESSED = 12
+    PCU_PRESSED = 12,
+    /* Of a cluster that is at work, for the nodes whose bits are set in `offset`: their processes are
+     * killed; nobody has their disks mounted; they are mounted again, and serve again. */
+    PCU_NODES_END = 13,
+    PCU_NODES_GONE = 14,
+    PCU_NODES_BEGIN = 15
 };
 
 /* What a RECOVER is to do besides. */

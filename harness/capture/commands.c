@@ -148,6 +148,21 @@ static void do_snapshot(struct control *control, int index, char *arguments)
         reply(control, index, disk_snapshot(control->disk, arguments), arguments);
 }
 
+static void do_lose(struct control *control, int index, char *arguments)
+{
+    char *part = arguments, *number = strsep(&part, " ");
+    uint64_t seed;
+    if (!part || !parse_number(number, &seed))
+        reply_error(control, index, "lose: wants SEED PART");
+    else
+        reply(control, index, disk_lose(control->disk, part, seed), "lose");
+}
+
+static void do_regain(struct control *control, int index, char *arguments)
+{
+    reply(control, index, disk_regain(control->disk, arguments), "regain");
+}
+
 static bool parse_policy(const char *text, enum pclog_policy *policy)
 {
     static const struct {
@@ -208,7 +223,7 @@ void control_command(struct control *control, int index, char *line)
     } commands[] = {
         {"ping", do_ping}, {"stat", do_stat},         {"mark", do_mark}, {"stop", do_stop},
         {"cut", do_cut},   {"snapshot", do_snapshot}, {"shutdown", do_shutdown},
-        {"latency", do_latency}, {"inject", do_inject},
+        {"latency", do_latency}, {"inject", do_inject}, {"lose", do_lose}, {"regain", do_regain},
     };
     char *arguments = line;
     const char *name = strsep(&arguments, " ");
@@ -220,5 +235,5 @@ void control_command(struct control *control, int index, char *line)
         }
     reply_error(control, index,
                 "unknown command; there are ping, stat, mark, stop, cut, snapshot, shutdown, "
-                "latency, inject");
+                "latency, inject, lose, regain");
 }

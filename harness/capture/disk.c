@@ -174,20 +174,23 @@ void disk_destroy(struct disk *disk)
 
 /* --- connections ---------------------------------------------------------- */
 
-/* Returns 0 or ENOENT. */
-static int find_part(const struct disk *disk, const char *name, struct disk_part *part)
+uint64_t disk_part_bit(const struct disk *disk, const char *name)
 {
-    *part = (struct disk_part){
+    for (size_t i = 0; i < disk->config.parts_count; i++)
+        if (!strcmp(disk->config.parts[i].name, name))
+            return (uint64_t)1 << i;
+    return 0;
+}
+
+static struct disk_part part_of(const struct disk *disk, uint64_t bit)
+{
+    if (bit)
+        return disk->config.parts[__builtin_ctzll(bit)];
+    return (struct disk_part){
         .length = disk->size,
         .flush_honoured = disk->config.contract & PCLOG_FLUSH_HONOURED,
         .fua_honoured = disk->config.contract & PCLOG_FUA_HONOURED,
     };
-    for (size_t i = 0; i < disk->config.parts_count; i++)
-        if (!strcmp(disk->config.parts[i].name, name)) {
-            *part = disk->config.parts[i];
-            return 0;
-        }
-    return disk->config.parts_count ? ENOENT : 0;
 }
 
 uint64_t connection_size(const struct connection *connection)
@@ -202,10 +205,9 @@ bool connection_is_silent(const struct connection *connection)
 
 int disk_connect(struct disk *disk, const char *name, struct connection **result)
 {
-    struct disk_part part;
-    int unknown = find_part(disk, name, &part);
-    if (unknown)
-        return unknown;
+    uint64_t bit = disk_part_bit(disk, name);
+    if (disk->config.parts_count && !bit)
+        return ENOENT;
     struct connection *connection = malloc(sizeof *connection);
     if (!connection)
         return ENOMEM;
@@ -214,7 +216,8 @@ int disk_connect(struct disk *disk, const char *name, struct connection **result
     if (!error) {
         disk->counts.connections++;
         *connection = (struct connection){.disk = disk,
-                                          .part = part,
+                                          .part = part_of(disk, bit),
+                                          .bit = bit,
                                           .generation = disk->generation,
                                           .number = (uint32_t)disk->counts.connections};
         struct pclog_event event = {.type = PCLOG_CONNECT, .connection = connection->number};

@@ -107,6 +107,11 @@ int disk_flush(struct connection *connection);
 /* Takes the power and gives it back.  `next_log` NULL: what follows is not recorded. */
 int disk_cut(struct disk *disk, enum pclog_policy policy, uint64_t seed, const char *next_log,
              struct cut_report *report, char *message, size_t space);
+/* One part loses its power, and refuses every request until it regains it; what survives is drawn
+ * by `seed`.  The log has the rest as writes and a flush of that part (lose.c), after a mark with its
+ * name.  ENOENT if there is none; EBUSY if requests of it do not end. */
+int disk_lose(struct disk *disk, const char *part, uint64_t seed);
+int disk_regain(struct disk *disk, const char *part);
 /* The last one counts.  EALREADY if that flush was submitted before. */
 int disk_stop(struct disk *disk, enum disk_stop how, uint64_t count);
 int disk_mark(struct disk *disk, const char *name);

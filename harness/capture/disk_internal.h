@@ -53,6 +53,7 @@ struct disk {
     struct in_flight in_flight; /* head of a ring */
     _Atomic uint64_t generation; /* of the power: one more after every cut */
     _Atomic bool closed;
+    _Atomic uint64_t dark; /* parts without power: a bit each, the first one's the lowest */
     _Atomic enum motion motion; /* these three are written under the lock only */
     struct stop stop;
     struct injections injections;
@@ -64,9 +65,13 @@ struct disk {
 struct connection {
     struct disk *disk;
     struct disk_part part; /* the whole, where there are none */
+    uint64_t bit;          /* in `dark`; 0 where there are none */
     uint64_t generation;
     uint32_t number;
 };
+
+/* 0 if there is no such part. */
+uint64_t disk_part_bit(const struct disk *disk, const char *name);
 
 /* Whether the disk was neither closed nor cut since the connection was made. */
 static inline bool powered(const struct connection *connection)

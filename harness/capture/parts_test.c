@@ -140,6 +140,56 @@ static void test_errors_of_one_alone(void)
     finish();
 }
 
+/* `data` loses its power: what it had not flushed is there or not, and `log` keeps all of its own. */
+static void test_one_loses_its_power(void)
+{
+    static const char *const legal[] = {"aaB", "aab", "cab", "caB", "abb", "abB", "cbb", "cbB"};
+    size_t i, seen = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        start(disk_of(both));
+        CHECK(!put(one, 0, 1024, 'a', false) && !disk_flush(one));
+        CHECK(!put(one, 512, 1024, 'b', false) && !put(one, 0, 512, 'c', false));
+        CHECK(!put(two, 0, 512, 'd', false));
+        CHECK(disk_lose(disk, "other", seed) == ENOENT && !disk_lose(disk, "data", seed));
+        char sector[512];
+        CHECK(disk_read(one, sector, 512, 0) == EIO && put(one, 0, 512, 'x', false) == EIO);
+        CHECK(disk_flush(one) == EIO && !put(two, 512, 512, 'e', false));
+        CHECK(!disk_regain(disk, "data"));
+        char at_once[4];
+        strcpy(at_once, letters_of("data", 3));
+        for (i = 0; i < sizeof legal / sizeof *legal && strcmp(at_once, legal[i]); i++)
+            ;
+        CHECK(i < sizeof legal / sizeof *legal);
+        seen |= (size_t)1 << i;
+        CHECK(!put(one, 1536, 512, 'f', false));
+        struct cut_report report = cut(PCLOG_POLICY_DROP, 0);
+        CHECK(report.dropped_writes == 3);
+        CHECK(!strcmp(letters_of("data", 3), at_once)); /* it is durable */
+        CHECK(!strcmp(letters_of("log", 2), "BB"));
+        finish();
+    }
+    CHECK(seen == 0xff);
+}
+
+static void lose_one(void)
+{
+    CHECK(!disk_lose(disk, "data", 1));
+}
+
+/* A flush that was under way ends in order, and nothing is left for it; a write is waited for. */
+static void test_one_loses_its_power_in_between(void)
+{
+    start(disk_of(both));
+    CHECK(!put(one, 0, 512, 'a', false));
+    during_sleep = lose_one;
+    CHECK(!disk_flush(one) && !disk_regain(disk, "data"));
+    char left = *letters_of("data", 1);
+    CHECK(left == 'a' || left == 'B');
+    cut(PCLOG_POLICY_DROP, 0);
+    CHECK(*letters_of("data", 1) == left);
+    finish();
+}
+
 static void test_parts_that_cannot_be(void)
 {
     static const struct disk_part bad[][2] = {
@@ -167,5 +217,7 @@ void test_parts(void)
     test_one_lies();
     test_one_cache();
     test_errors_of_one_alone();
+    test_one_loses_its_power();
+    test_one_loses_its_power_in_between();
     test_parts_that_cannot_be();
 }

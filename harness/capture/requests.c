@@ -58,9 +58,15 @@ static int hang(struct connection *connection)
     return EIO;
 }
 
+static bool is_dark(const struct connection *connection)
+{
+    return connection->disk->dark & connection->bit;
+}
+
 static int wait_to_submit(struct connection *connection)
 {
-    return wait_until(connection, TAKING);
+    int error = wait_until(connection, TAKING);
+    return error ? error : is_dark(connection) ? EIO : 0;
 }
 
 /* With the lock held: how long what makes durable takes. */
@@ -155,7 +161,7 @@ int disk_read(struct connection *connection, void *bytes, uint64_t count, uint64
         pthread_mutex_unlock(&disk->lock);
     }
     /* A cut in the meantime may have mixed two views. */
-    return powered(connection) ? error : EIO;
+    return powered(connection) && !is_dark(connection) ? error : EIO;
 }
 
 static void count_write(struct disk *disk, const struct pclog_event *event)

@@ -56,7 +56,7 @@ from powercut.store.layout import ResultDir
 from powercut.store.results import RunResult
 from powercut.verdict.judge import verdict_of
 from powercut.witness.story import name_of
-from powercut.workload.program.find import find_program
+from powercut.workload.program.workload import find_program
 
 if TYPE_CHECKING:
     from powercut_program import Session

@@ -20,7 +20,7 @@ from pathlib import Path
 from patience import AMPLE_S
 
 from powercut.closing import Closing
-from powercut.disk.port import CutReport, DiskStatistics
+from powercut.disk.capture import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.units import Instant
 
@@ -37,7 +37,7 @@ class Cached:
 
 
 class FakeDisk(Closing):
-    """`powercut.disk.port.Disk`."""
+    """`powercut.disk.capture.Disk`."""
 
     def __init__(self, base: Path, folder: Path, contract: DeviceContract) -> None:
         self.socket = folder / "fake-nbd"

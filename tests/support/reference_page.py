@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from powercut.documented import descriptions_of
 from powercut.paths import ROOT
-from powercut.report.reference import write_schemas
+from powercut.report.reference import published
 from powercut.scenario.load import ScenarioFile
 from powercut.scenario.quantity import format_duration, format_size
 from powercut.scenario.settings import GROUPS, Parameters, Settings, TriggerSettings
@@ -27,6 +27,14 @@ from powercut.scenario.settings import GROUPS, Parameters, Settings, TriggerSett
 BEGIN: Final = "<!-- generated: settings -->"
 END: Final = "<!-- end of generated -->"
 REFERENCE: Final = "scenario-reference.md"
+
+
+def write_schemas(docs: Path) -> None:
+    """Writes the schemas below `docs`."""
+    for name, text in published().items():
+        path = docs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def settings_tables() -> str:

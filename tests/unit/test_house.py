@@ -15,7 +15,7 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 69_021
+CORE_LINES = 69_018
 """The goal is 62,000."""
 
 LONGEST_CHAIN = 28
@@ -33,7 +33,7 @@ NAMES_FOR_EXTRAS = 494
 """How many names of the core extras import."""
 
 WRONG_WAY = {
-    "later room": 46,
+    "later room": 45,
     "core of an extra": 0,
     "extra of another": 0,
 }

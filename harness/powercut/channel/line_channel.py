@@ -224,7 +224,7 @@ class LineChannel(Closing):
 #
 # They come as messages of the wire format.  Pings go the other way on the same port; their answers
 # tie the guest's clock to this host's, and are kept with the lines (powercut.channel.lines), so
-# that the judge dates them from the evidence (powercut.workload.program.guest_clock).
+# that the judge dates them from the evidence (powercut.workload.program.workload).
 
 _PRESSED: Final = struct.Struct("<QQ")
 """What such an answer holds (guests/common/press.h)."""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -153,3 +155,9 @@ class RunsVerbs(Protocol):
 
     def start_unsynced(self, *argv: str) -> None:
         """As `Channel.start`; while it runs, calls that make data durable do nothing."""
+
+    def cut_nodes(
+        self, names: Collection[str], dark: AbstractContextManager[None], *, timeout_s: float
+    ) -> None:
+        """Nodes of a cluster that is at work lose their power, and begin again; while it is `dark`
+        their disks refuse every request.  Raises HostError."""

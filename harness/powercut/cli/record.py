@@ -71,7 +71,7 @@ def record(
     from powercut.scenario.program_text import program_scenario
     from powercut.scenario.settings_program import ON_HOST
     from powercut.store.layout import ResultDir
-    from powercut.workload.program.find import find_program
+    from powercut.workload.program.workload import find_program
 
     settings = find_program(command, inside=place["root"] != ON_HOST)
     settings = settings.model_copy(update=place)

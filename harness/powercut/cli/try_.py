@@ -75,7 +75,7 @@ def try_(
     from powercut.scenario.plan import fresh_seed
     from powercut.store.layout import ResultDir
     from powercut.store.results import CampaignOutcome
-    from powercut.workload.program.find import find_program
+    from powercut.workload.program.workload import find_program
 
     given = click.get_current_context().get_parameter_source("acks")
     goes_on = given is click.core.ParameterSource.DEFAULT

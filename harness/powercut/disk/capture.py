@@ -17,10 +17,11 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from powercut.closing import Closing
 from powercut.disk.capture_config import (
@@ -29,7 +30,6 @@ from powercut.disk.capture_config import (
     capture_environment,
     hangup_library,
 )
-from powercut.disk.port import CutReport, DiskStatistics
 from powercut.model.contract import CutPolicy
 from powercut.model.errors import DeadlineExceeded, HostError, UsageError
 from powercut.model.printable import parse_json
@@ -146,6 +146,16 @@ class CaptureDisk(Closing):
         Raises HostError if it does so already.
         """
         self._running.command("inject")
+
+    @contextmanager
+    def dark(self, parts: Collection[str], seed: int) -> Iterator[None]:
+        """Meanwhile these of several disks have no power; `seed` decides what of their caches they
+        keep."""
+        for verb in (f"lose {seed}", "regain"):
+            for part in parts:
+                self._running.command(f"{verb} {part}")
+            if verb != "regain":
+                yield
 
     def statistics(self) -> DiskStatistics:
         answer = self._running.command("stat")
@@ -353,3 +363,83 @@ class _Nbdkit:
         self._control.close()
         self._output.close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+# The port to a disk under test: something that serves NBD, records, and can lose its power.
+
+
+@dataclass(frozen=True)
+class DiskStatistics:
+    """Counts since the disk started or was last cut.  Bytes where the name says so."""
+
+    writes: int
+    write_bytes: int
+    fua_writes: int
+    flushes: int
+    zeroes: int
+    discards: int
+    volatile_writes: int
+    volatile_bytes: int
+    connections: int
+
+
+@dataclass(frozen=True)
+class CutReport:
+    """What a cut did: the instant of it and how many volatile writes it took and left."""
+
+    at: Instant
+    dropped_writes: int
+    dropped_bytes: int
+    survived_writes: int
+
+
+class Disk(Protocol):
+    """A running disk.  It is a context manager; leaving the context closes it in order."""
+
+    @property
+    def socket(self) -> Path:
+        """The unix socket on which it serves NBD."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    def cut(
+        self, policy: CutPolicy, seed: int, next_log: Path | None, *, timeout_s: float
+    ) -> CutReport:
+        """Takes the power away, then gives it back.
+
+        What is volatile is dropped as `policy` says; requests on old connections fail
+        from here on.  The current log is closed in order and made durable on the
+        host.  New connections see the surviving medium; what they do is recorded in
+        `next_log` (a path without suffix), or not at all if that is None.
+        """
+
+    def stop_at_flush(self, count: int) -> None:
+        """Stops the disk when the `count`-th flush is submitted, before it acts.
+
+        Flushes count from the start or the last cut.  A disk that has stopped takes no
+        request, completes none and answers no read until it is cut.
+        """
+
+    def stop_after(self, completions: int, *, taking: bool) -> None:
+        """Stops the disk once so many more requests have completed; at once for 0.
+
+        With `taking` it keeps taking requests, which the cut then finds in flight, and
+        answering reads; it has stopped as soon as a request waits.
+        """
+
+    def wait_stopped(self, *, timeout_s: float) -> bool:
+        """True once the disk has stopped as it was asked to; False if it did not in time."""
+
+    def mark(self, name: str) -> None:
+        """Writes a mark into the log."""
+
+    def statistics(self) -> DiskStatistics:
+        """Counts so far."""
+
+    def snapshot(self, path: Path) -> None:
+        """Writes the medium as it is now (what a power loss would leave) to `path`, sparse."""
+
+    def close(self) -> None:
+        """Closes the log in order and stops serving; idempotent."""

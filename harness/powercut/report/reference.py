@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 from powercut.model.errors import HostError
@@ -41,14 +40,6 @@ def _result_schema(model: type[Record], name: str) -> dict[str, Any]:
         "$id": f"https://powercut.invalid/schema/{name}.schema.json",
         **model.model_json_schema(mode="serialization"),
     }
-
-
-def write_schemas(docs: Path) -> None:
-    """Writes the schemas below `docs`."""
-    for name, text in published().items():
-        path = docs / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
 
 
 # The JSON schema of presets, from which editors complete and check them.

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Final, Protocol
@@ -182,6 +182,12 @@ class KernelChannel(LinesAlone):
 
     def start_unsynced(self, *argv: str) -> None:
         self._guest.begin(argv, unsynced=True)
+
+    def cut_nodes(
+        self, names: Collection[str], dark: AbstractContextManager[None], *, timeout_s: float
+    ) -> None:
+        assert isinstance(self._guest, ProgramGuest), "nodes run in User-Mode Linux"
+        self._guest.cut_nodes(names, dark, timeout_s=timeout_s)
 
     def wait_done(self, *, timeout_s: float) -> CommandResult:
         status = self._guest.wait_end(time.monotonic() + timeout_s)

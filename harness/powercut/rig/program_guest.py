@@ -15,8 +15,8 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -175,6 +175,19 @@ class ProgramGuest(Closing):
         """What `press` has done so far, as `left`; nothing if it does not say."""
         answer = self._asked_meanwhile(Verb.PRESSED, timeout_s)
         return Pressed() if answer is None else Pressed(answer.attempted, answer.acked)
+
+    def cut_nodes(
+        self, names: Collection[str], dark: AbstractContextManager[None], *, timeout_s: float
+    ) -> None:
+        """Nodes of a cluster that is at work lose their power, and begin again.
+
+        While it is `dark` their disks refuse every request, and then hold what is left."""
+        bits = sum(1 << number for number, name in enumerate(self._disks) if name in names)
+        deadline = time.monotonic() + timeout_s
+        self._checked(Verb.NODES_END, deadline, offset=bits)
+        with dark:
+            self._checked(Verb.NODES_GONE, deadline, offset=bits)
+        self._checked(Verb.NODES_BEGIN, deadline, offset=bits)
 
     def _asked_meanwhile(self, verb: Verb, timeout_s: float) -> Answer | None:
         deadline = time.monotonic() + timeout_s

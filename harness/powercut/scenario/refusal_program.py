@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from powercut.model.contract import CutKind
+from powercut.model.contract import CutKind, Honour
 from powercut.model.machine import ImageFormat
 from powercut.model.versions import HOST, SUITES
 from powercut.scenario.choices import ExploreEngine, FilesystemType
@@ -62,6 +62,14 @@ def refusals_of_cluster(p: Parameters) -> Iterator[Reason]:
         yield "disk.also", f"each of {program.nodes} nodes has one disk: leave it out"
     if program.syncs == "traced":
         yield "workload.syncs", "the calls of one program are traced, and nodes are several"
+    if not program.node_cuts:
+        return
+    if p.cut.trigger.acks is None:
+        yield "workload.node_cuts", "they are made at acks: set cut.trigger.acks"
+    if Honour.IGNORED in (p.disk.flush, p.disk.fua) or not p.disk.volatile_cache:
+        yield "workload.node_cuts", "a node's disk keeps its promises, and has a cache to lose"
+    if gone := [one for one in program.node_cuts if len(one) == 1 and one not in p.nodes]:
+        yield "workload.node_cuts", f"there is no node {gone[0]}: {', '.join(p.nodes)}"
 
 
 def _refusals_elsewhere(p: Parameters, program: ProgramSettings) -> Iterator[Reason]:

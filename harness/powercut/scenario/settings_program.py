@@ -175,3 +175,10 @@ class ClusterSettings(ProgramSettings):
 
     nodes: Annotated[StrictInt, Field(ge=2, le=4)] = 3
     """How many: `a`, whose disk is that of `disk.size`, `b`, `c` and `d`."""
+
+    node_cuts: Annotated[
+        tuple[Literal["a", "b", "c", "d", "minority", "majority"], ...], Field(max_length=3)
+    ] = ()
+    """Who loses its power before the rack does, one after the other while the client goes on, and
+    begins again at once: a node's name, `minority` or `majority`.  At equal distances up to the
+    acks of `cut.trigger.acks`."""

@@ -164,7 +164,7 @@ _SETUP_IGNORES: Final[dict[str, Any]] = {
 
 
 def begins_alike(one: Parameters, other: Parameters) -> bool:
-    """Whether `setup` of a program does the same in two cells (powercut.trial.preparation), so that
+    """Whether `setup` of a program does the same in two cells (powercut.trial.record), so that
     a control can begin with the very disk that its cell began with."""
     return all(isinstance(each.workload, ProgramSettings) for each in (one, other)) and _of_setup(
         one

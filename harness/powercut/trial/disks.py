@@ -9,8 +9,8 @@ finds, and nobody can look at it otherwise.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -81,6 +81,10 @@ class CapturedDisk:
 
     def inject(self) -> None:
         self._disk.inject()
+
+    def dark(self, names: Collection[str], seed: int) -> AbstractContextManager[None]:
+        """Meanwhile these of several disks have no power, and keep what `seed` leaves."""
+        return self._disk.dark(names, seed)
 
     def stop(self) -> None:
         """The disk goes first: what it has taken by then and not completed is in flight.

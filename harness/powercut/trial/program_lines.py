@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from powercut.channel.line_channel import LineChannel
-from powercut.channel.port import Channel, EndedEarly
+from powercut.channel.port import Channel, EndedEarly, RunsVerbs
 from powercut.machine.patience import processor_seconds
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.operations import Pressed
 from powercut.rig.set_up import Deadline
-from powercut.trial.disks import TrialDisk
+from powercut.scenario.plan import Trigger
+from powercut.trial.disks import CapturedDisk, TrialDisk
 from powercut.trial.job import RecordingInProgress
 from powercut.trial.trigger import wait_trigger
 from powercut.workload.port import AcksByLines
@@ -52,7 +55,30 @@ class ProgramLines:
         if errors:
             disk.inject()
         trigger = self._run.job.trial.trigger
+        for at, names in self._node_cuts(trigger):
+            wait_trigger(lines, at, self._run.deadline, at_most_s=workload.at_most_s)
+            self._cut_nodes(channel, disk, at, names)
         wait_trigger(lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)
+
+    def _node_cuts(self, last: Trigger) -> Iterator[tuple[Trigger, tuple[str, ...]]]:
+        """Before the `last` one, and whose power goes; the names are drawn where they are a number
+        of nodes."""
+        parameters, draw = self._run.job.parameters, random.Random(self._run.run.seed)
+        cuts = getattr(parameters.workload, "node_cuts", ())
+        nodes = parameters.nodes
+        many = {"minority": (len(nodes) - 1) // 2, "majority": len(nodes) // 2 + 1}
+        for number, who in enumerate(cuts, 1):
+            names = sorted(draw.sample(nodes, many[who])) if who in many else [who]
+            at = max(1, last.value * number // (len(cuts) + 1))
+            yield replace(last, value=at), tuple(names)
+
+    def _cut_nodes(
+        self, channel: Channel, disk: TrialDisk, at: Trigger, names: tuple[str, ...]
+    ) -> None:
+        assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
+        assert isinstance(disk, CapturedDisk), "of which each disk is captured"
+        dark = disk.dark(names, self._run.run.seed + at.value)
+        channel.cut_nodes(names, dark, timeout_s=self._run.deadline.remaining_s)
 
     def catch_up(self) -> None:
         """All that was said by now is heard, as far as the guest still answers."""

@@ -153,7 +153,7 @@ def _of_this_run(
 def _believable(sealed: SealedTrial, result: TrialResult) -> bool:
     """Whether crash states count: not of a disk that was not recorded, nor if the check of a
     program finds operations where none was tried, or misses some where nothing was lost.  The
-    judge has said so (powercut.verdict.operations).
+    judge has said so (powercut.verdict.judge).
     """
     if sealed.is_live:
         return False

@@ -35,9 +35,9 @@ from powercut.model.timeline import Timeline
 from powercut.model.verdict import LsnRange, lsn_ranges
 from powercut.recording.sealed import TrialRecording
 from powercut.scenario.settings import ProgramSettings
-from powercut.workload.program.guest_clock import bounded
 from powercut.workload.program.lines import lines_of_run
 from powercut.workload.program.sync_trace import SyncCall, SyncTrace, read_trace, trace_of
+from powercut.workload.program.workload import bounded
 from powercut_extras.audit.stored import Asker, AuditedPromise
 from powercut_extras.audit.sync_site import SyncSite
 from powercut_extras.audit.sync_sites import named_sites

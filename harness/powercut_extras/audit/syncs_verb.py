@@ -89,7 +89,7 @@ def syncs(
     from powercut.model.verdict import Verdict
     from powercut.report.terminal.progress import ProgressView
     from powercut.scenario.settings_program import ON_HOST
-    from powercut.workload.program.find import find_program
+    from powercut.workload.program.workload import find_program
     from powercut_extras.audit.stored_syncs import NEITHER
     from powercut_extras.audit.sync_mutants import MutationOptions, resume_mutation
     from powercut_extras.audit.sync_mutants import mutate_syncs as run

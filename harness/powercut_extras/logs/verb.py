@@ -270,7 +270,7 @@ def _checks(
     layout: str | None,
 ) -> LogChecks | None:
     """What the options ask of each state; None if nothing."""
-    from powercut.workload.program.find import find_program
+    from powercut.workload.program.workload import find_program
     from powercut_extras.logs.checks import LogChecks
 
     if not (filesystem or mount or check or program):

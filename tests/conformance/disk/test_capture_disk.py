@@ -28,11 +28,10 @@ from small_disk import small_disk
 from stopped import stop
 from surviving import surviving_image
 
-from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture import CaptureDisk, Disk
 from powercut.disk.capture_config import CaptureConfig
 from powercut.disk.pclog import host_failures, injected_errors, read_timeline
 from powercut.disk.pclog_format import EVENT, EventType
-from powercut.disk.port import Disk
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import DeadlineExceeded, HostError
 from powercut.model.timeline import InFlight

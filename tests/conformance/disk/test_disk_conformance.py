@@ -14,9 +14,8 @@ import pytest
 from fake_disk import FakeDisk
 from nbd_client import NbdClient, NbdError
 
-from powercut.disk.capture import CaptureDisk
+from powercut.disk.capture import CaptureDisk, Disk
 from powercut.disk.capture_config import CaptureConfig
-from powercut.disk.port import Disk
 from powercut.model.contract import CutPolicy, DeviceContract, Honour
 from powercut.model.errors import HostError
 

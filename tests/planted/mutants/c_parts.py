@@ -170,7 +170,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "read-after-the-cut",
-            At("disk_read", "return powered(connection) ? error : EIO;"),
+            At("disk_read", "return powered(connection) && !is_dark(connection) ? error : EIO;"),
             "return error;",
             "a guest reads on after the power is gone",
         ),
@@ -179,6 +179,33 @@ MUTANTS: tuple[Mutant, ...] = (
             At("disk_write", "if (!count || offset % SECTOR || count % SECTOR)"),
             "if (!count || offset % SECTOR)",
             "parts of sectors are written",
+        ),
+    ),
+    *capture(
+        "harness/capture/lose.c",
+        (
+            "one-loses-nothing",
+            At("keep_old", "disk->current.entries[at] == disk->medium.entries[at]"),
+            "true",
+            "a node that loses its power keeps its disk's cache",
+        ),
+        (
+            "one-loses-for-now",
+            At("flush", "return error ? error : complete(disk, &event);"),
+            "return error;",
+            "what a node has lost may come back with the next cut, by the log",
+        ),
+        (
+            "one-keeps-power",
+            At("disk_lose", "disk->dark |= bit;"),
+            "",
+            "a node's disk takes writes after its power is gone",
+        ),
+        (
+            "one-of-all",
+            At("collect", "extent->sectors && is_of(loss->part, extent)"),
+            "extent->sectors",
+            "a node that loses its power takes others' caches with it",
         ),
     ),
     *capture(

@@ -323,7 +323,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *stamped(
-        f"{_H}/workload/program/guest_clock.py",
+        f"{_H}/workload/program/workload.py",
         (
             "lines-back-by-a-millisecond",
             At("bounded", "(np.diff(stamps) < 0).any()"),
@@ -489,7 +489,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *cut(
-        f"{_H}/verdict/operations.py",
+        f"{_H}/verdict/judge.py",
         (
             "phantoms-forgiven",
             At("OperationsClaimed.checkers", "_after_cut(promises, seen, live=live)"),

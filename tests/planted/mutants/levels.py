@@ -232,7 +232,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *look(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "whole-cut-convicts",
             At("_unbelieved", "_BOTH if whole else ''"),

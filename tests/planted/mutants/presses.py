@@ -91,14 +91,14 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "neighbour-unsynced",
-            At("commit_one", " || fsync(file) != 0"),
+            At("commit_one", " && fsync(file) == 0"),
             "",
             "a neighbour that never syncs counts as one that commits",
         ),
         (
             "neighbour-without-room",
-            At("commit_one", "sizeof page, size) != PAGE"),
-            "sizeof page, size) == 0",
+            At("commit_one", "sizeof page, size) == PAGE"),
+            "sizeof page, size) != 0",
             "a sync of a neighbour that could write nothing counts as a commit",
         ),
         (

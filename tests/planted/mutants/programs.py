@@ -89,7 +89,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *outside(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "outside-unjudged",
             At("_blind", "record.outside is not None and record.outside.doubt"),
@@ -507,7 +507,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "errors-that-were-not-met",
             At("_not_met", "not injected_errors(timeline)"),
@@ -555,7 +555,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *program(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "check-unbelievable",
             At(
@@ -904,7 +904,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *positive(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "cut-convicts",
             At("_unbelieved", "positive is not None and (not positive.passed)"),
@@ -913,7 +913,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "blind-believed",
             At("_blind", "record.reads is not None and record.reads.blind"),
@@ -933,7 +933,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
-        f"{_P}/verdict/operations.py",
+        f"{_P}/verdict/judge.py",
         (
             "creation-believed",
             At("_blind", "record.creation is not None and record.creation.doubt"),
@@ -987,7 +987,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *reads(
-        f"{_P}/trial/preparation.py",
+        f"{_P}/trial/record.py",
         (
             "second-look-fails-in-silence",
             At("Preparation._second_look", "unknown=str(error)"),

@@ -64,7 +64,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *states(
-        "harness/powercut/recover/uml/shown.py",
+        "harness/powercut/recover/uml/origin.py",
         (
             "torn-forgotten",
             At(

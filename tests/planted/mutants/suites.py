@@ -291,7 +291,7 @@ CAPTURE = Suite(
     (make("harness/capture"), make("harness/capture", "core_test.plain")),
     (
         ("{build}/capture/core_test.plain",),
-        pytest("tests/conformance/disk/test_capture_disk.py"),
+        pytest("tests/conformance/disk/test_capture_disk.py", "tests/unit/disk/test_disk_parts.py"),
     ),
 )
 _FAST = ("CFLAGS=-O0", "TEST_CFLAGS=-std=gnu17 -D_GNU_SOURCE -MMD -MP")

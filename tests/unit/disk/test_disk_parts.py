@@ -67,6 +67,42 @@ def test_a_flush_of_one_says_nothing_of_the_other(tmp_path: Path, log: Honour) -
     assert (durable == expected).all()
 
 
+def test_one_that_loses_its_power_alone_has_lost_that_for_good(
+    tmp_path: Path,
+) -> None:
+    """By its log, too: nothing of that is there again after the cut of both."""
+    base = tmp_path / "base"
+    base.write_bytes(b"B" * (3 * MIB))
+    left = set()
+    for seed in range(6):
+        log = tmp_path / f"log{seed}"
+        with CaptureDisk(CaptureConfig(base, log, parts=parts())) as disk:
+            qemu_io(disk, "first", "write -P 97 0 8k", "flush")
+            for name, command in (("first", "write -P 98 4k 8k"), ("log", "write -P 99 0 4k")):
+                with pytest.raises(subprocess.CalledProcessError):  # which flushes nothing
+                    qemu_io(disk, name, command, "abort")
+            with disk.dark(("first",), seed), pytest.raises(subprocess.CalledProcessError):
+                qemu_io(disk, "first", "read 0 512", "write -P 100 0 512")
+            disk.snapshot(tmp_path / f"then{seed}")
+            disk.cut(CutPolicy.KEEP, 1, None, timeout_s=AMPLE_S)
+            disk.snapshot(tmp_path / f"medium{seed}")
+        timeline = read_timeline(log, verify_payloads=True)
+        then, medium = (
+            np.fromfile(tmp_path / f"{name}{seed}", dtype=np.uint8) for name in ("then", "medium")
+        )
+        assert (surviving_image(timeline, base) == medium).all()
+        assert (then[: 2 * MIB] == medium[: 2 * MIB]).all()
+        assert (then[2 * MIB :] == ord("B")).all()
+        assert medium[2 * MIB] == ord("c")
+        assert (medium[:4096] == ord("a")).all()
+        assert set(medium[4096:12288].tolist()) <= set(b"abB")
+        left.add(medium[4096:12288].tobytes())
+        whole = durability_sets(timeline).durable(int(timeline.cut.at))
+        of_first = timeline.requests.is_write & (timeline.requests.offset < 2 * MIB)
+        assert whole[of_first].all()
+    assert len(left) > 1
+
+
 def test_a_silent_one_offers_neither_flush_nor_fua(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.write_bytes(bytes(3 * MIB))

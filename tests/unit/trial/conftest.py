@@ -27,12 +27,12 @@ from powercut.rig import commands
 from powercut.rig.host_reader import read_on_host
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
+    CutSettings,
     DiskSettings,
     FilesystemSettings,
     Parameters,
     WalSettings,
 )
-from powercut.scenario.settings_cut import CutSettings
 from powercut.store.trial_dir import TrialDir, TrialRecord, new_recording
 from powercut.store.trial_result import TrialResult
 from powercut.verdict.judge import judge_recording

@@ -13,8 +13,7 @@ from powercut.paths import ROOT
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.trial import contract
 from powercut.trial.contract import STATES, try_contract, unfinished_states
-from powercut.workload.program.find import find_program
-from powercut.workload.program.workload import ProgramWorkload
+from powercut.workload.program.workload import ProgramWorkload, find_program
 
 EXAMPLES = ["examples/append.sh", "examples/rename.py"]
 PRODUCTS = ["sqlite", "lmdb", "redis", "postgresql"]

@@ -17,13 +17,13 @@ from powercut.rig.engine_shelf import EngineShelf
 from powercut.rig.rig import Rig
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
+    CutSettings,
     DiskSettings,
     ExploreSettings,
     FilesystemSettings,
     Parameters,
     WalSettings,
 )
-from powercut.scenario.settings_cut import CutSettings
 from powercut.store.exploration import ExploreResult, read_exploration
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob

@@ -24,13 +24,13 @@ from powercut.scenario.load import parse_scenario
 from powercut.scenario.machines import MACHINES
 from powercut.scenario.plan import Trial, Trigger, TriggerKind
 from powercut.scenario.settings import (
+    CutSettings,
     DiskSettings,
     FilesystemSettings,
     MachineSettings,
     Parameters,
     WalSettings,
 )
-from powercut.scenario.settings_cut import CutSettings
 from powercut.store.trial_dir import TrialDir
 from powercut.trial.job import TrialJob
 from powercut.trial.record import record_trial

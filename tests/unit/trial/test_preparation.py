@@ -12,7 +12,7 @@ from powercut.model.errors import HostError
 from powercut.model.operations import Packet
 from powercut.model.reads import FileRead
 from powercut.recover.plan import GuestRoot
-from powercut.trial.preparation import NOT_LISTED, Preparation, durable_at_first_ack
+from powercut.trial.record import NOT_LISTED, Preparation, durable_at_first_ack
 from powercut.trial.system import GuestSystem
 from powercut.workload.program.claims import history_of
 from support.handmade import Handmade

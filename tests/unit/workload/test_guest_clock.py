@@ -14,8 +14,7 @@ from powercut.model.verdict import FindingKind, Verdict
 from powercut.scenario.settings import Parameters, ProgramSettings
 from powercut.workload.program.check import check_operations
 from powercut.workload.program.claims import sighting_of
-from powercut.workload.program.guest_clock import NO_CLOCK, dated
-from powercut.workload.program.workload import ProgramWorkload
+from powercut.workload.program.workload import NO_CLOCK, ProgramWorkload, dated
 
 AHEAD_NS = 7_000_000_000_000
 """By how much the guest's clock is ahead of the host's."""

@@ -8,6 +8,7 @@ of several disks.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from command_line import powercut
 
+from powercut.disk.pclog import read_timeline
 from powercut.paths import ROOT
 from powercut.recover.uml.boot import unavailable
 
@@ -56,9 +58,12 @@ esac
 """
 
 
-def run(tmp_path: Path, *cells: str, **changed: Any) -> dict[str, dict[str, Any]]:
+def run(
+    tmp_path: Path, *cells: str, node_cuts: Sequence[str] = (), **changed: Any
+) -> dict[str, dict[str, Any]]:
     """The cells of these names, and what became of each; `changed` are keys of the scenario."""
     scenario = yaml.safe_load(SCENARIO.read_text()) | changed
+    scenario["workload"]["node_cuts"] = list(node_cuts)
     program = str((SCENARIO.parent / scenario["workload"]["command"].split()[0]).resolve())
     scenario["workload"]["command"] = [program]  # whatever folder this is
     scenario["cells"] = [one for one in scenario["cells"] if one["name"] in cells]
@@ -90,6 +95,23 @@ def test_a_log_that_most_nodes_have_synced_is_safe(tmp_path: Path) -> None:
     (trial,) = cell["trials"]
     assert trial["positive"]["missing"] == []
     assert trial["states"]["lossy"] == 0
+
+
+def test_nodes_that_lose_their_power_come_back_while_the_client_goes_on(tmp_path: Path) -> None:
+    """One, then most of them, then the rack: an honest log is SAFE, and one that acknowledges what
+    the leader alone has is not.  The recording says which disks went."""
+    of_each = (("honest", ["b", "majority"], "safe", 34), ("early", ["a"], "lossy", 4))
+    for name, cuts, verdict, budget in of_each:
+        folder = tmp_path / name
+        folder.mkdir()
+        cell = run(folder, name, explore={"budget": budget}, node_cuts=cuts)[name]
+        assert cell["verdict"] == verdict, cell["trials"]
+        (log,) = folder.glob(f"results/replicated/2*/cells/{name}/*/disk.log")
+        timeline = read_timeline(log.with_suffix(""), verify_payloads=True)
+        said = [name.split(": ") for _, name in timeline.marks]
+        gone = [words[1] for words in said if words[0] == "lost its power"]
+        assert gone[0] == cuts[0]
+        assert len(gone) == sum({"majority": 2}.get(who, 1) for who in cuts)
 
 
 # A busy host makes other nodes lag behind the ack; then "early" loses though no disk has lost

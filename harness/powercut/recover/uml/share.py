@@ -53,6 +53,9 @@ class Verb(enum.IntEnum):
     PRESS = 10
     LEFT = 11
     PRESSED = 12
+    NODES_END = 13
+    NODES_GONE = 14
+    NODES_BEGIN = 15
 
 
 class Step(enum.IntEnum):

@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+from powercut.crash.clock import ClocksDisagree, Points, bound_clock
+from powercut.crash.dating import NO_ROUND_TRIPS
+from powercut.model.errors import UsageError
 from powercut.model.observation import Observation
-from powercut.model.operations import OperationHistory, Packet
+from powercut.model.operations import AckBasis, AckProof, OperationHistory, Packet
 from powercut.model.positive import PositiveControl, Whole
 from powercut.model.verdict import Finding, merged_ranges
 from powercut.paths import DRIVERS, EXAMPLES
@@ -22,7 +29,6 @@ from powercut.scenario.settings_program import suite_of
 from powercut.workload.port import MOUNT_POINT, Contents, GoingOn, Promises, Run, SuitePackages
 from powercut.workload.program.check import doubts_before
 from powercut.workload.program.claims import history_of, sighting_of
-from powercut.workload.program.guest_clock import dated
 from powercut.workload.program.positive import positive_control
 from powercut.workload.program.promises import ProgramPromises
 from powercut.workload.program.sync_trace import TRACER, read_trace, traced
@@ -212,7 +218,8 @@ class ProgramWorkload:
 
     def control(self, kind: ControlKind) -> ProgramSettings:
         del kind
-        return self.settings
+        once = {"node_cuts": ()} if "node_cuts" in type(self.settings).model_fields else {}
+        return self.settings.model_copy(update=once)
 
     def unsynced(self) -> ProgramSettings:
         """The same program, its syncs dropped by the kernel that it runs in."""
@@ -261,3 +268,99 @@ def _named(observation: Observation) -> tuple[object, ...]:
     wrong = frozenset(number for number, _ in seen.wrong)
     looked = (observation.recovered, observation.complete, bool(seen.bad), bool(seen.incomplete))
     return merged_ranges(seen.present), wrong, looked
+
+
+# When a program in a virtual machine wrote its lines.
+#
+# Each packet has the guest's clock of the moment in which it was read in the guest, after it was
+# written.  crash/clock.py bounds what this host's clock, which is the disk's, read then: by the
+# receipts of packets, and by pings.  As for other acks (crash/dating.py) the latest instant counts:
+# the line was written then or earlier, so that what was not durable by then was not durable when it
+# was acknowledged.  A receipt that a busy host delayed does not count any more.
+#
+# Attempts are not dated: one counts for the whole run, as one that was under way at the cut is not
+# known.  Where the clocks contradict each other, nothing ties them, or a packet has no clock, all
+# count from their receipt.
+
+NO_CLOCK: Final = "the program's lines carry no clock"
+
+_ACK: Final = re.compile(rb"(?:^|\n)\+ ")
+
+
+def dated(packets: Sequence[Packet]) -> tuple[tuple[Packet, ...], AckProof]:
+    """The packets that hold lines, at their instants on the disk's clock; what that rests on."""
+    _, latest, proof = bounded(packets)
+    return latest, proof
+
+
+def bounded(
+    packets: Sequence[Packet],
+) -> tuple[tuple[Packet, ...], tuple[Packet, ...], AckProof]:
+    """Those packets at the earliest instants at which they can have been written, at the latest,
+    and what that rests on: by receipt nothing is known of the earliest, and both are the same.
+    """
+    said = tuple(one for one in packets if one.sent_ns is None)
+    trips = [one for one in packets if one.sent_ns is not None]
+    stamps = _column(one.guest_ns for one in said)
+    if not said or any(not one.guest_ns for one in said):
+        return said, said, _by_receipt(NO_CLOCK)
+    if not trips:
+        return said, said, _by_receipt(NO_ROUND_TRIPS)
+    receipts = _column(one.at_ns for one in said)
+    at_trips = _column(one.guest_ns for one in trips)
+    before = Points.join(
+        Points(stamps, receipts), Points(at_trips, _column(one.at_ns for one in trips))
+    )
+    try:
+        if (np.diff(stamps) < 0).any():
+            raise ClocksDisagree("the guest's clock went back")
+        bounds = bound_clock(before, Points(at_trips, _column(one.sent_ns for one in trips)))
+    except ClocksDisagree as error:
+        return said, said, _by_receipt(str(error))
+    latest = np.minimum(receipts, bounds.latest(stamps))
+    earliest = np.minimum(latest, bounds.earliest(stamps))
+    acks = np.array([_ACK.search(one.data) is not None for one in said])
+    window, gained = (latest - earliest)[acks], (receipts - latest)[acks]
+    proof = AckProof(
+        AckBasis.CLOCK,
+        window_ns=int(window.max(initial=0)),
+        usual_window_ns=int(np.median(window)) if len(window) else 0,
+        gained_ns=int(gained.max(initial=0)),
+        shortest_sync_ns=None,
+    )
+    return _at(said, earliest), _at(said, latest), proof
+
+
+def _at(packets: Sequence[Packet], instants: npt.NDArray[np.int64]) -> tuple[Packet, ...]:
+    return tuple(replace(one, at_ns=at) for one, at in zip(packets, instants.tolist(), strict=True))
+
+
+def _by_receipt(reason: str) -> AckProof:
+    return AckProof(AckBasis.RECEIPT, None, None, 0, None, reason=reason)
+
+
+def _column(values: Iterable[int | None]) -> npt.NDArray[np.int64]:
+    return np.fromiter((value or 0 for value in values), dtype=np.int64)
+
+
+# The program that a command line means where it was typed.
+
+
+def find_program(command: Sequence[str], *, inside: bool = False) -> ProgramSettings:
+    """The settings of the program that `command` names, seen from the working directory.
+
+    A name without a slash is looked up in PATH, as a shell does; `inside` a root of its own an
+    absolute path is not looked for here.  Raises UsageError if it is no program.
+    """
+    name = command[0]
+    if inside and name.startswith("/"):
+        return ProgramSettings(kind="program", command=tuple(command), folder=str(Path.cwd()))
+    path = shutil.which(name)
+    if path is None:
+        why = "is not executable" if Path(name).is_file() else "there is no such program"
+        raise UsageError(
+            f"{name}: {why}",
+            hint="give the path of an executable with the verbs setup, run and check",
+        )
+    program = name if "/" in name else str(Path(path).absolute())
+    return ProgramSettings(kind="program", command=(program, *command[1:]), folder=str(Path.cwd()))
