@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+from rich.table import Table
+from rich.text import Text
 
 from powercut.cli.lazy_group import LazyGroup
 from powercut.cli.options import json_option
+from powercut.console import PlainConsole
+from powercut.doctor.host import Probe, can_run, examine
+from powercut.model.errors import HostError
+from powercut.store.files import write_output
 
 OTHERS = {"cache": "powercut.cli.cache:cache"}
 
@@ -54,6 +64,49 @@ def doctor(
         if lacking:
             click.echo(f"not offered by apt here: {' '.join(lacking)}", err=True)
         return 0
-    from powercut.doctor.answers import main as examine
+    from powercut.cli.doctor import main as examine
 
     return examine(json_file, fresh=fresh, patience_s=patience_s)
+
+
+# The doctor's answers for people and for programs.
+
+
+def table(probes: Iterable[Probe]) -> Table:
+    """The answers for a terminal: what is there, what is missing and how to mend it."""
+    result = Table(show_edge=False, pad_edge=False)
+    result.add_column("")
+    result.add_column("what", no_wrap=True)
+    result.add_column("found; why not more; what to do", overflow="fold")
+    for probe in probes:
+        if probe.ok:
+            mark = Text("ok", style="green")
+        elif probe.needed:
+            mark = Text("MISSING", style="bold red")
+        else:
+            mark = Text("without", style="yellow")
+        lines = [probe.found, probe.limit, f"remedy: {probe.remedy}" if probe.remedy else ""]
+        result.add_row(mark, Text(probe.name), Text("\n".join(line for line in lines if line)))
+    return result
+
+
+def main(
+    json_file: Path | None = None, *, fresh: bool = False, patience_s: float | None = None
+) -> int:
+    """Examines this host and shows the answers.
+
+    A probe guest gets `patience_s` to boot.  `json_file` gets the answers for programs (`-`:
+    stdout, and the table goes to stderr).
+    Returns 0 if scenarios can run here, else HostError's status.
+    """
+    to_stdout = json_file == Path("-")
+    probes = examine(fresh=fresh, patience_s=patience_s)
+    PlainConsole(stderr=to_stdout).print(table(probes))
+    if json_file is not None:
+        told = {"format": "powercut-doctor/1", "probes": [asdict(probe) for probe in probes]}
+        text = json.dumps(told, indent=1) + "\n"
+        if to_stdout:
+            sys.stdout.write(text)
+        else:
+            write_output(json_file, text.encode())
+    return 0 if can_run(probes) else HostError.exit_status

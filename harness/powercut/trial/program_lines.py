@@ -75,7 +75,7 @@ class ProgramLines:
     def _cut_nodes(
         self, channel: Channel, disk: TrialDisk, at: Trigger, names: tuple[str, ...]
     ) -> None:
-        assert isinstance(channel, RunsVerbs), "a kernel on this host runs verbs"
+        assert isinstance(channel, RunsVerbs), "nodes run in User-Mode Linux"
         assert isinstance(disk, CapturedDisk), "of which each disk is captured"
         dark = disk.dark(names, self._run.run.seed + at.value)
         channel.cut_nodes(names, dark, timeout_s=self._run.deadline.remaining_s)

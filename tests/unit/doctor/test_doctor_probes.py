@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from powercut.cli.doctor import table
 from powercut.doctor import answers
 from powercut.doctor import host as doctor
-from powercut.doctor.answers import table
 from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement
 from powercut.machine.qemu.accelerator import Proof
 from powercut.model.errors import HostError

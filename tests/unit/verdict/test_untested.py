@@ -68,6 +68,8 @@ class Kernel:
 
     def start_unsynced(self, *argv: str) -> None: ...
 
+    def cut_nodes(self, *cut: object, timeout_s: float) -> None: ...
+
 
 @pytest.mark.parametrize(
     ("workload", "seeds"),

@@ -109,6 +109,10 @@ def test_nodes_that_lose_their_power_come_back_while_the_client_goes_on(tmp_path
         (log,) = folder.glob(f"results/replicated/2*/cells/{name}/*/disk.log")
         timeline = read_timeline(log.with_suffix(""), verify_payloads=True)
         said = [name.split(": ") for _, name in timeline.marks]
+        page = folder / "page.html"
+        powercut("show", log.parent, "--html", page)
+        assert "What an ack waits for" in page.read_text()
+        assert f"began again: {cuts[0]} at " in page.read_text()
         gone = [words[1] for words in said if words[0] == "lost its power"]
         assert gone[0] == cuts[0]
         assert len(gone) == sum({"majority": 2}.get(who, 1) for who in cuts)

@@ -160,6 +160,12 @@ function redraw() {
   for (const share of l.narrow ? [0, 1] : [0, .5, 1])
     draw(plot, "text", { class: "tick", x: l.left + (l.right - l.left) * share, y: bottom + 18,
       "text-anchor": share ? share === 1 ? "end" : "middle" : "start" }, ms(Math.round(view.begin + (view.end - view.begin) * share)));
+  for (const [instant, name] of data.node_cuts) {
+    const x = place(l, instant);
+    if (instant < view.begin || instant > view.end) continue;
+    draw(plot, "line", { class: "cut", x1: x, x2: x, y1: 18, y2: bottom });
+    draw(plot, "text", { class: "cuttext", x, y: 13, "text-anchor": "middle" }, name);
+  }
   if (now >= view.begin && now <= view.end) {
     const x = place(l, now);
     draw(plot, "line", { class: "cut", x1: x, x2: x, y1: 18, y2: bottom });

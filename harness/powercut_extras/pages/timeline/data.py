@@ -62,6 +62,7 @@ def timeline_json(source: Source, tell: Tell) -> Json:
         "requests": len(source.lanes.of),
         "lanes": _drawn(source),
         "acks": _columns(source, source.acks.at_ns),
+        "node_cuts": [(at - source.start_ns, name) for at, name in source.node_cuts],
         "exposed": _exposed_columns(source),
         "counts": _counts(source),
         "problems": list(source.problems),
@@ -121,7 +122,7 @@ def _drawn(source: Source) -> list[Json]:
     return [
         {
             "name": name,
-            "flush": lane < lanes.flushes,
+            "flush": lane in lanes.flushes,
             "count": int((of == lane).sum()),
             "columns": _columns(source, submitted[of == lane]),
         }

@@ -38,6 +38,7 @@ from powercut.store.witness import read_witness
 from powercut.witness.search import Drop, items_of
 from powercut_extras.pages.timeline.inside import Inside
 from powercut_extras.pages.timeline.names import DiskNames, Names, TreeNames
+from powercut_extras.pages.timeline.waits import Waits, waits_of
 
 STATES_MAX: Final = 40
 """States that a page has in store, those of findings first."""
@@ -50,6 +51,14 @@ _BY: Final = {Promise.JOURNAL: "", Promise.POSIX: ", by POSIX alone"}
 
 FLUSHES: Final = "flushes"
 """The lane of what makes other requests durable."""
+
+LOST_ALONE: Final = "lost its power: "
+"""How the mark of one of several disks begins (harness/capture/lose.c)."""
+
+_TOGETHER_NS: Final = 20_000_000
+
+FILESYSTEM: Final = "file system"
+"""The lane of what belongs to no file, of one of several disks."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,9 @@ class Source:
     """Looks into states that are mounted for it; None where they are known without, or cannot be.
     """
 
+    waits: Waits | None = None
+    """What an ack waits for, where there are several disks."""
+
     problems: tuple[str, ...] = ()
     noun: str = "operation"
     names_of_acks: tuple[str, ...] = ()
@@ -114,26 +126,40 @@ class Source:
 
     imported: bool = False
 
+    @property
+    def node_cuts(self) -> list[tuple[int, str]]:
+        """Which of several disks lost their power when, before all did; of one cut together."""
+        cuts: list[tuple[int, str]] = []
+        for at, mark in self.space.timeline.marks:
+            name = mark.removeprefix(LOST_ALONE)
+            if name == mark:
+                continue
+            if cuts and at - cuts[-1][0] < _TOGETHER_NS:
+                cuts[-1] = (cuts[-1][0], f"{cuts[-1][1]}, {name}")
+            else:
+                cuts.append((int(at), name))
+        return cuts
+
     @cached_property
     def lanes(self) -> Lanes:
-        """Of the file or the place that each request belongs to."""
+        """Of the file or the place that each request belongs to; of several disks what is no file
+        is its file system."""
         timeline = self.space.timeline
         flush = timeline.requests.kind == RequestKind.FLUSH
-        return Lanes(
-            [
-                self._flushes(request) if flush[request] else self.names.lane(request)
-                for request in range(len(timeline.requests))
-            ]
-        )
+
+        def lane(request: int) -> str:
+            disk = timeline.disk_name(request) if timeline.disks else ""
+            what = FLUSHES if flush[request] else self.names.lane(request)
+            if not disk or not (what == FLUSHES or what.startswith("disk ")):
+                return f"disk {disk}: {what.removeprefix(disk + '/')}" if disk else what
+            return f"disk {disk}: {FLUSHES if flush[request] else FILESYSTEM}"
+
+        return Lanes([lane(request) for request in range(len(timeline.requests))])
 
     def missing(self, state: CrashState) -> list[int]:
         """The writes that `state` lacks, whole or in part, rising."""
         drops = (item for item in items_of(self.space, state) if isinstance(item, Drop))
         return sorted({drop.write for drop in drops})
-
-    def _flushes(self, request: int) -> str:
-        disk = self.space.timeline.disk_name(request) if self.space.timeline.disks else ""
-        return f"disk {disk}: {FLUSHES}" if disk else FLUSHES
 
 
 class Lanes:
@@ -142,16 +168,22 @@ class Lanes:
     def __init__(self, belong: Sequence[str]) -> None:
         """`belong` has for each request its file or place, or `FLUSHES`."""
         counts = Counter(belong)
-        flushes = sorted(name for name in counts if name.endswith(FLUSHES))
-        files = sorted(counts.keys() - set(flushes), key=lambda name: (-counts[name], name))
+        flushes = {name for name in counts if name.endswith(FLUSHES)}
+        files = sorted(counts.keys() - flushes, key=lambda name: (-counts[name], name))
         others = files[LANES_MAX:]
-        self.names = [*flushes, *sorted(files[:LANES_MAX])]
+        self.names = sorted({*flushes, *files[:LANES_MAX]}, key=_by_disk)
         if others:
             self.names.append(f"{len(others)} other files and places")
         number = {name: index for index, name in enumerate(self.names)}
         last = len(self.names) - 1
         self.of = [number.get(name, last) for name in belong]
-        self.flushes = len(flushes)
+        self.flushes = frozenset(number[name] for name in flushes)
+
+
+def _by_disk(name: str) -> tuple[str, bool, bool, str]:
+    """Those of one disk stand together: its flushes, its files, its file system."""
+    disk, _, what = name.rpartition(": ") if name.startswith("disk ") else ("", "", name)
+    return disk, what != FLUSHES, what == FILESYSTEM, what
 
 
 def source_at(path: Path) -> Source:
@@ -184,6 +216,7 @@ def _of_disk(path: Path) -> Source:
         acks=_acks_of(recording),
         names=DiskNames(recording, end),
         inside=Inside.of(recording),
+        waits=_waits_of(recording),
         states=(*live, *kept),
         witness="" if witness is None else witness.state,
         explored=() if explored is None else (("States explored", explored),),
@@ -239,6 +272,14 @@ def _last_ns(space: StateSpace) -> int:
     """The last thing that an uncut recording knows of."""
     done = space.completed_ns[space.completed_ns != NEVER]
     return max(int(space.sets.submitted_ns.max(initial=0)), int(done.max(initial=0))) + 1
+
+
+def _waits_of(recording: DiskRecording) -> Waits | None:
+    known = recording.known_promises
+    history = None if known is None else known.requirements
+    if not isinstance(history, OperationHistory):
+        return None
+    return waits_of(recording.timeline, history, recording.space.completed_ns)
 
 
 def _acks_of(recording: DiskRecording) -> Acks:
