@@ -130,7 +130,7 @@ def test_a_hole_on_a_full_disk_is_read(reader, tmp_path):
 def test_a_file_that_is_truncated_while_it_is_read_ends_the_command_with_a_word(tmp_path):
     path = sparse(tmp_path / "file", {0: bytes([1]) * MIB}, MIB)
     script = "import faulthandler, os, sys\nfrom pathlib import Path\n"
-    script += "import powercut.cli.main as process\nfrom powercut.cli.main import main\n"
+    script += "import powercut.cli.process as process\nfrom powercut.cli.main import main\n"
     script += "from powercut.mapped import mapped\n"
     script += "content = mapped(Path(sys.argv[1])); os.truncate(sys.argv[1], 0)\n"
     script += "process.run = lambda *_: content.sum()\nmain()\n"

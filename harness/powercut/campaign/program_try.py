@@ -103,7 +103,6 @@ def _set_up(order: TryOrder) -> Path:
 
 
 def _recorded(order: TryOrder, folder: Path) -> RecordedFiles:
-    """The recording of the files, or why there is none."""
     try:
         directory = _record(order, folder)
         acked = len(open_capture(directory).history.acked)

@@ -384,7 +384,6 @@ class LoopDevice:
 
 
 def _first_line(path: Path) -> str:
-    """Empty if there is no such file, or nothing in it."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -61,11 +61,9 @@ class ProgramLines:
         wait_trigger(lines, trigger, self._run.deadline, at_most_s=workload.at_most_s)
 
     def _node_cuts(self, last: Trigger) -> Iterator[tuple[Trigger, tuple[str, ...]]]:
-        """Before the `last` one, and whose power goes; the names are drawn where they are a number
-        of nodes."""
-        parameters, draw = self._run.job.parameters, random.Random(self._run.run.seed)
-        cuts = getattr(parameters.workload, "node_cuts", ())
-        nodes = parameters.nodes
+        """Before the `last` one, and whose power goes; of a number of nodes they are drawn."""
+        nodes, draw = self._run.job.parameters.nodes, random.Random(self._run.run.seed)
+        cuts = getattr(self._run.job.parameters.workload, "node_cuts", ())
         many = {"minority": (len(nodes) - 1) // 2, "majority": len(nodes) // 2 + 1}
         for number, who in enumerate(cuts, 1):
             names = sorted(draw.sample(nodes, many[who])) if who in many else [who]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from powercut.cli import doctor as answers
 from powercut.cli.doctor import table
-from powercut.doctor import answers
 from powercut.doctor import host as doctor
 from powercut.doctor.host import NAMES, Probe, can_run, examine, requirement
 from powercut.machine.qemu.accelerator import Proof

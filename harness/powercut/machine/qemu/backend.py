@@ -161,7 +161,6 @@ class QemuBackend:
 
     @staticmethod
     def _qemu(version: str) -> QemuBuild:
-        """The QEMU of that version; fetched if need be."""
         with _naming("machine.qemu", version):
             return qemu_of(version, deadline=time.monotonic() + _FETCH_S)
 

@@ -144,7 +144,6 @@ def end_others(keep: int = 0) -> None:
 
 
 def _parent(pid: int) -> int:
-    """The parent of a process; -1 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

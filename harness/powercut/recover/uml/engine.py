@@ -268,7 +268,6 @@ class UmlEngine(Closing):
             ) from trouble
 
     def _log(self, deadline: float) -> bytes:
-        """The log of the last recovery."""
 
         def read(offset: int, length: int) -> bytes:
             answer = self._checked(Verb.LOG, deadline, offset=offset, length=length)

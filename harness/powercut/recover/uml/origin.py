@@ -184,7 +184,6 @@ class Origin:
         ]
 
     def _spans(self, writes: list[ImageWrite]) -> tuple[Pages, Pages]:
-        """First and last page of every write."""
         offset = np.array([write.offset for write in writes], dtype=np.int64)
         end = offset + np.array([write.length for write in writes], dtype=np.int64)
         if bool((end <= offset).any()):
