@@ -18,8 +18,7 @@ import pytest
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import FileDisk, NbdDisk
+from powercut.machine.port import FileDisk, GuestImage, NbdDisk
 from powercut.machine.qemu.machine import QemuMachine
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from powercut.model.positive import WHOLE_LOSES
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, losses, merged_ranges
@@ -55,13 +55,21 @@ def loses(findings: Sequence[Finding]) -> bool:
     return any(finding.verdict is Verdict.LOSSY for finding in findings)
 
 
-def lose_the_same(one: Sequence[Finding], other: Sequence[Finding]) -> bool:
-    """Whether two looks at one state lost the same records, or both nothing."""
+def lose_the_same(one: Sequence[Finding], other: Sequence[Finding], *, nodes: Any = ()) -> bool:
+    """Whether two looks at one state lost the same records, or both nothing.
+
+    Of the `nodes` of a cluster some of the same: of the others decides who is elected.
+    """
+    if nodes and loses(one):
+        return bool(losses(one) & losses(other))
     return losses(one) == losses(other)
 
 
+Look = Callable[[], Sequence[Finding]]
+
+
 def repeated(
-    first: Sequence[Finding], look_again: Callable[[], Sequence[Finding]], *, looks: int = TWICE
+    first: Sequence[Finding], look_again: Look, *, looks: int = TWICE, nodes: Any = ()
 ) -> tuple[tuple[Finding, ...], Repeats]:
     """The findings that count of a state of which `first` was found, after so many `looks` in all.
 
@@ -71,7 +79,7 @@ def repeated(
         return tuple(first), NOT_ASKED
     for number in range(1, looks):
         again = look_again()
-        if not lose_the_same(first, again):
+        if not lose_the_same(first, again, nodes=nodes):
             kept = (finding for finding in first if finding.verdict is not Verdict.LOSSY)
             return (*kept, _not_repeated(first, again, number + 1)), Repeats(number, 1)
     return tuple(first), Repeats(looks - 1)

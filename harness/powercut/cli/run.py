@@ -186,7 +186,6 @@ def _publish(
 def _refuse(
     resume: Path | None, said: Sequence[object], numbers: Sequence[object], *, brief: bool
 ) -> None:
-    """Raises UsageError for options that say nothing together."""
     if resume is not None and (any(said) or any(one is not None for one in numbers)):
         raise UsageError(
             "--resume takes its options from the interrupted run",

@@ -466,7 +466,6 @@ def _sync_names_journal(rows: list[Row], durable: I64) -> None:
 def _last_completed(
     rows: list[Row], order: list[int], changes: list[int], instant: int
 ) -> int | None:
-    """The last of `changes` that completed before `instant`."""
     for position in reversed(changes):
         if rows[order[position]].request.completed_ns < instant:
             return position

@@ -151,7 +151,6 @@ class _Making:
         return image
 
     def _write(self, roots: tuple[Path, ...], *, packages: tuple[Path, ...]) -> str:
-        """Writes the tar of all that is given; its SHA-256."""
         with RootTree(self._scratch) as tree, self._tar.open("wb") as file:
             if self._is_program:
                 tree.add_folder(roots[0])
@@ -464,7 +463,6 @@ class RootTree(Closing):
         return self._count
 
     def _entries(self) -> list[tuple[str, _Entry]]:
-        """All by their names, folders before what is in them."""
         return sorted(_entries_below(self._root, ""), key=lambda one: one[0])
 
     def _add_tar(self, path: Path, from_outside: bool) -> None:

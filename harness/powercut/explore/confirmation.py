@@ -53,20 +53,23 @@ class LastWord(Protocol):
         """Why no loss counts: what is missing where nothing was lost; empty if nothing is."""
 
 
+Look = Callable[[], Judgement]
+
+
 def asked_again(
-    look: Callable[[], Judgement], found: Sequence[Finding], *, looks: int, other: bool = False
+    look: Look, found: Sequence[Finding], *, looks: int, other: bool = False, nodes: Any = ()
 ) -> Heard:
     """Has a state of which something was `found` judged so many times more.
 
     All that was found must be lost each time; by an `other` kernel one record of it, since that may
-    lose less, and the same each time.
+    lose less, and the same each time; of `nodes` (powercut.checkers.repetition) one each time.
     """
     first: Judgement | None = None
     for number in range(1, looks + 1):
         seen = look()
         told = confirms(seen.findings, found)
-        same = first is None or lose_the_same(first.findings, seen.findings)
-        same &= other or losses(found) <= losses(seen.findings)
+        same = first is None or lose_the_same(first.findings, seen.findings, nodes=nodes)
+        same &= other or bool(nodes) or losses(found) <= losses(seen.findings)
         if told != "yes" or not same:
             return Heard("no" if told == "yes" else told, _said(seen), Repeats(number, 1))
         first = first or seen
@@ -95,6 +98,7 @@ class DiskLastWord:
                     [found],
                     looks=self.looks,
                     other=self.other,
+                    nodes=self.recorded.parameters.nodes,
                 )
         except HostError as error:
             return Heard("not tried", str(error))

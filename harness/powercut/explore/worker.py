@@ -275,7 +275,8 @@ class LocalWorker(ResourceOwner):
             if not loses(second.findings):
                 return observation, second
             judged, second = second, found(self._states.look_again(writes))
-        findings, repeats = repeated(judged.findings, lambda: second.findings)
+        nodes = self._recorded.parameters.nodes
+        findings, repeats = repeated(judged.findings, lambda: second.findings, nodes=nodes)
         return observation, replace(judged, findings=findings, repeats=repeats)
 
     @property

@@ -481,3 +481,21 @@ def guest_words(
         *added,
     ]
     return " ".join(words)
+
+
+# The small guest that machines boot, as files.
+
+
+@dataclass(frozen=True)
+class GuestImage:
+    """A small guest: kernel, initramfs with the agent as PID 1, and what they are.
+
+    `digest` changes whenever any of its bytes does; `package` names the kernel's package and
+    its version, and is empty if there was none.
+    """
+
+    kernel: Path
+    initramfs: Path
+    kernel_release: str
+    digest: str
+    package: str = ""

@@ -29,8 +29,7 @@ from typing import Any, Final
 
 from powercut.machine.guest.image import ensure_guest_image
 from powercut.machine.guest.initramfs import build_initramfs, regular
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import guest_words
+from powercut.machine.port import GuestImage, guest_words
 from powercut.machine.qemu.accelerator import best_accelerator
 from powercut.machine.qemu.build import find_qemu
 from powercut.model.errors import HostError, UsageError

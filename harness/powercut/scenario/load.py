@@ -152,7 +152,6 @@ def parse_scenario(
 
 
 def _strategy(made: Drafts, faults: list[Fault]) -> Strategy | None:
-    """The scenario's own strategy; None if it has none."""
     if made.strategy is None:
         return None
     names = [item.value for item in Strategy]
@@ -399,7 +398,6 @@ def _without(mapping: Mapping[str, KeyPath], key: str) -> dict[str, KeyPath]:
 
 
 def _says(data: Mapping[str, Any], dotted: str) -> bool:
-    """Whether the scenario itself sets `dotted`."""
     group, _, key = dotted.partition(".")
     if not key:
         return group in data

@@ -253,7 +253,6 @@ def parse_preset(text: str, path: Path) -> Preset:
 
 
 def _keys_beside(loc: KeyPath) -> tuple[str, ...]:
-    """The keys that may stand where an unknown one does."""
     models: dict[str, type[Settings]] = {"sources": Source, "remedy": Remedy}
     model = models.get(str(loc[0]), Preset)
     fields = (Preset if len(loc) == 1 else model).model_fields

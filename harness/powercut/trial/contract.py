@@ -176,7 +176,6 @@ def _copied(folder: Path) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What a program has written, without links."""
     found = files_below(folder, "*", of_results=False)
     return [path for path in found if path.is_file() and not path.is_symlink()]
 

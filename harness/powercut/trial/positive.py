@@ -71,7 +71,8 @@ def looked_again(
     def same(again: Observation) -> bool:
         if found is None or not nodes:
             return workload.same(seen, again)
-        return seen.complete == again.complete and lose_the_same(found(seen), found(again))
+        alike = lose_the_same(found(seen), found(again), nodes=nodes)
+        return alike and seen.complete == again.complete
 
     looks = ASKED if convicts and found is not None and loses(found(seen)) else TWICE
     for number in range(2, looks + 1):

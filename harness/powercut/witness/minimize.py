@@ -148,7 +148,6 @@ def _confirmed(
 
 
 def _candidates(recording: DiskRecording) -> Iterator[str]:
-    """States that may lose something, most telling first."""
     if recording.timeline.cut is not None:
         yield "cut"
     explored = read_exploration(recording.directory)

@@ -15,10 +15,10 @@ from xml.etree import ElementTree as ET
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image, guest_parts, guest_versions
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.package import package_of
 from powercut.machine.port import (
     Attachment,
+    GuestImage,
     MachineAndChannel,
     MachineSpec,
     Part,

@@ -14,10 +14,10 @@ from typing import Final
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import (
     Attachment,
     FileDisk,
+    GuestImage,
     MachineSpec,
     NbdDisk,
     guest_words,

@@ -10,10 +10,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.port import (
     Attachment,
     FileDisk,
+    GuestImage,
     ImageLayer,
     MachineSpec,
     NbdDisk,

@@ -16,8 +16,7 @@ import pytest
 from powercut.cli.options import built
 from powercut.machine.guest import kernel_source
 from powercut.machine.guest.kernel_source import given_kernel
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import FileDisk
+from powercut.machine.port import FileDisk, GuestImage
 from powercut.machine.qemu.build import examine_qemu, parse_version
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.machine.qemu.template import TemplateStore, template_key

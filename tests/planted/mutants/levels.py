@@ -147,9 +147,15 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{_P}/checkers/repetition.py",
         (
             "unrepeatable-is-lost",
-            At("repeated", "lose_the_same(first, again)"),
+            At("repeated", "lose_the_same(first, again, nodes=nodes)"),
             "True",
             "what is lost in one of two recoveries is lost",
+        ),
+        (
+            "cluster-loses-anything",
+            At("lose_the_same", "bool(losses(one) & losses(other))"),
+            "True",
+            "a cluster that loses something else each time, or nothing, convicts",
         ),
         (
             "unrepeatable-forgiven",
@@ -174,7 +180,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "other-losses-confirm",
-            At("asked_again", "other or losses(found) <= losses(seen.findings)"),
+            At("asked_again", "other or bool(nodes) or losses(found) <= losses(seen.findings)"),
             "True",
             "a check that loses other operations when it is asked again convicts",
         ),

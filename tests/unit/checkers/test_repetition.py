@@ -66,3 +66,17 @@ def test_a_check_contradicts_itself_if_more_than_a_tenth_of_its_repeats_differ(
     if doubted:
         assert f"in {differed} of {asked} cases" in doubt
     assert Repeats(asked, differed) + Repeats(3, 1) == Repeats(asked + 3, differed + 1)
+
+
+FOUR = Finding(FindingKind.LOST, Verdict.LOSSY, "4 is gone", (LsnRange(4, 4),))
+
+
+def test_a_cluster_loses_one_of_the_same_each_time_and_who_is_elected_decides_which() -> None:
+    """Its first answer counts; nothing in common is a contradiction there, too."""
+    nodes = ("a", "b", "c")
+    answers = iter([[LOST], [FOUR], [MORE, UNKNOWN], [LOST]])
+    assert repeated([MORE], lambda: next(answers), looks=5, nodes=nodes) == ((MORE,), Repeats(4))
+    for other in ([FOUR], [], [UNKNOWN]):
+        (told,), repeats = repeated([LOST], lambda other=other: other, looks=5, nodes=nodes)
+        assert (told.kind, repeats) == (FindingKind.DISAGREEMENT, Repeats(1, 1))
+    assert repeated([LOST], lambda: [MORE], looks=5)[1] == Repeats(1, 1)

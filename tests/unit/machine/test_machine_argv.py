@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import FileDisk, ImageLayer, NbdDisk, NbdFile
+from powercut.machine.port import FileDisk, GuestImage, ImageLayer, NbdDisk, NbdFile
 from powercut.machine.qemu.argv import (
     NullDisk,
     TemplateRam,

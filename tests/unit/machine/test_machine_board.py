@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import NbdDisk
+from powercut.machine.port import GuestImage, NbdDisk
 from powercut.machine.qemu.argv import build_argv
 from powercut.machine.qemu.backend import board_between
 from powercut.machine.qemu.build import QemuBuild

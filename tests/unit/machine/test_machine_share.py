@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from powercut.machine import share as module
-from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import GuestImage
 from powercut.machine.share import FolderShare, qemu_argv, share_argv
 from powercut.model.errors import UsageError
 from powercut.model.machine import Accelerator

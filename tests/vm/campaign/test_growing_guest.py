@@ -10,7 +10,7 @@ import pytest
 from growing_images import KEPT, record, said
 
 from powercut.crash.folder_rows import Promise, SizeChange
-from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import GuestImage
 from powercut.paths import ROOT
 
 GUEST = ROOT / "tests" / "support" / "growing_guest.py"

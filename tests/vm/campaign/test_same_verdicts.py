@@ -29,7 +29,7 @@ from verdict_table import Side, VerdictTable
 
 from powercut.campaign.runner import run_scenarios
 from powercut.cli.extras import runs_of
-from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import GuestImage
 from powercut.model.errors import UsageError
 from powercut.paths import BUILD, ROOT
 from powercut.scenario.load import load_scenario

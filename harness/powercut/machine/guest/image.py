@@ -31,9 +31,8 @@ from powercut.machine.guest.initramfs import (
 )
 from powercut.machine.guest.kernel_package import MODULES_RECIPE, Kernel, ensure_kernel, load_kernel
 from powercut.machine.guest.kernel_source import kernel_of
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.package import sha256_of_file
-from powercut.machine.port import Part
+from powercut.machine.port import GuestImage, Part
 from powercut.machine.tool import locked
 from powercut.model.errors import HostError, PowercutError
 from powercut.model.versions import GUEST

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Final
 
 from powercut.machine.guest.image import ensure_guest_image
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.patience import patience
+from powercut.machine.port import GuestImage
 from powercut.machine.process import spawn
 from powercut.machine.qemu.build import PROGRAM as QEMU
 from powercut.machine.qemu.build import version_line

@@ -20,8 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import LINES, FileDisk, ImageLayer, NbdDisk, NbdFile, guest_words
+from powercut.machine.port import (
+    LINES,
+    FileDisk,
+    GuestImage,
+    ImageLayer,
+    NbdDisk,
+    NbdFile,
+    guest_words,
+)
 from powercut.machine.qemu.devices import DiskDevice, DiskDevices, disk_devices
 from powercut.machine.qemu.spec import QemuSpec
 from powercut.model.machine import Accelerator, Bus, Export, HostCache

@@ -20,10 +20,10 @@ from typing import IO, Final
 
 from powercut.channel.guest_channel import GuestChannel
 from powercut.machine.guest.image import ensure_guest_image, guest_parts, guest_versions
-from powercut.machine.guest_image import GuestImage
 from powercut.machine.package import package_of
 from powercut.machine.port import (
     ConsoleGuest,
+    GuestImage,
     ImageLayer,
     MachineAndChannel,
     MachineSpec,

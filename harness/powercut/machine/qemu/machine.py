@@ -264,7 +264,6 @@ class QemuMachine(Closing):
 
     @property
     def _may_restore(self) -> bool:
-        """Whether the guest may come from a template."""
         spec = self.spec
         if spec.export is Export.VHOST_USER_BLK:
             return False  # its memory is shared with the daemon

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from powercut.machine.guest_image import GuestImage
-from powercut.machine.port import ImageLayer, ServedDisk
+from powercut.machine.port import GuestImage, ImageLayer, ServedDisk
 from powercut.machine.qemu.build import QemuBuild
 from powercut.model.machine import (
     USUAL_QUEUEING,

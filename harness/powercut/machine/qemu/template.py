@@ -97,7 +97,6 @@ class TemplateStore:
             shutil.rmtree(self.directory / template.key, ignore_errors=True)
 
     def _load(self, key: str) -> Template | None:
-        """The template if it is there and whole."""
         directory = self.directory / key
         template = Template(key, directory / "ram", directory / "state", {})
         try:

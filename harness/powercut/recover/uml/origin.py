@@ -238,7 +238,6 @@ class Origin:
         return pages
 
     def _replay(self, writes: list[ImageWrite], first: Pages, last: Pages, pages: Pages) -> None:
-        """Lays `writes` over `pages`, and over no other page."""
         low = np.searchsorted(pages, first, side="left")
         high = np.searchsorted(pages, last, side="right")
         hit = np.flatnonzero(high > low)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import GuestImage
 from powercut.machine.qemu import accelerator
 from powercut.machine.qemu.accelerator import accelerator_proof, best_accelerator, prove
 from powercut.model.machine import Accelerator
@@ -79,7 +79,7 @@ def test_probe_dies_with_who_started_it(guest_image: GuestImage) -> None:
     script = f"""
 from pathlib import PosixPath
 import powercut.machine.qemu.accelerator as a
-from powercut.machine.guest_image import GuestImage
+from powercut.machine.port import GuestImage
 a._APPEND += " powercut.disk=never"
 a.prove(a.Accelerator.TCG, {guest_image!r}, timeout_s=60)
 """
