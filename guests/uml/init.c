@@ -266,6 +266,9 @@ static int serve(void)
         return root_left_put();
     case PCU_BARE:
         return bare();
+    case PCU_NODES_END:
+        errno = ESRCH;
+        return fail(PCU_STEP_CHECK, "nodes that lose their power: the client had ended before");
     default:
         errno = ENOSYS;
         return fail(PCU_STEP_CHECK, "verb %u", page->verb);

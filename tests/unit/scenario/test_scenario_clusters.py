@@ -13,6 +13,7 @@ from powercut.rig.commands import recovery_plan
 from powercut.scenario.load import expand, parse_scenario
 from powercut.scenario.refusal import refusals
 from powercut.scenario.settings import ControlKind, Parameters
+from powercut.scenario.settings_program import ClusterSettings
 from powercut.trial.controls import controls_for
 from powercut.workload.program.workload import ProgramWorkload
 from powercut.workload.table import workload_of
@@ -73,6 +74,14 @@ def test_its_control_lies_on_all_disks_at_once() -> None:
     assert {part.flush.value for part in control.parameters.disk.parts} == {"ignored"}
 
 
+def test_a_control_cuts_once_and_none_of_its_nodes_before() -> None:
+    parameters = cell(workload=", node_cuts: [b, majority]")
+    assert refusals(parameters) == ()
+    (control,) = controls_for(parameters, Verdict.SAFE)
+    assert isinstance(control.parameters.workload, ClusterSettings)
+    assert control.parameters.workload.node_cuts == ()
+
+
 @pytest.mark.parametrize(
     ("more", "workload", "says"),
     [
@@ -87,6 +96,12 @@ def test_its_control_lies_on_all_disks_at_once() -> None:
             "each of 3 nodes has one disk",
         ),
         ("filesystem: {type: btrfs}", "", "several disks take xfs or ext4"),
+        ("", ", nodes: 2, node_cuts: [c]", "there is no node c: a, b"),
+        ("", ", node_cuts: [a, a, a, a]", "at most 3"),
+        ("", ", node_cuts: [most]", "should be one of a, b, c, d, minority, majority"),
+        ("disk: {flush: ignored}", ", node_cuts: [a]", "a node's disk keeps its promises"),
+        ("disk: {volatile_cache: false}", ", node_cuts: [a]", "and has a cache to lose"),
+        ("cut: {trigger: {after: 1s}}", ", node_cuts: [a]", "set cut.trigger.acks"),
     ],
 )
 def test_what_cannot_be_says_why(more: str, workload: str, says: str) -> None:
