@@ -29,6 +29,7 @@ MAKEFILES = (
 DATA = (
     "docs/findings",
     "scenarios",
+    "workloads/clusters",
     "workloads/examples",
     "workloads/products",
     "workloads/programs",
@@ -38,6 +39,7 @@ BUILT = (
         "bin/agent",
         "bin/check-guard",
         "bin/dmlog",
+        "bin/replicated",
         "bin/synctrace",
         "bin/uml-guard",
         "bin/uml-init",
@@ -70,8 +72,9 @@ class BuildWithParts(build_py):
         # Its own environment: pip's isolated build has the packages that this needs in PYTHONPATH.
         write = (
             "import sys, pathlib; sys.path.insert(0, sys.argv[1]);"
-            "from powercut.report.reference import write_schemas;"
-            "write_schemas(pathlib.Path(sys.argv[2]))"
+            "from powercut.report.reference import published;"
+            "docs = pathlib.Path(sys.argv[2]); (docs / 'schema').mkdir(parents=True, exist_ok=True);"
+            "[(docs / name).write_text(text, 'utf-8') for name, text in published().items()]"
         )
         schemas = [sys.executable, "-c", write, ROOT / "harness", target / "docs"]
         subprocess.run(schemas, check=True)

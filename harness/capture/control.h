@@ -17,6 +17,10 @@
  *                                 take from now on; the log gets a mark that says so
  *     inject                      {"ok":true}; from now on requests meet the errors of the
  *                                 settings (injected.h), until a cut; the log gets a mark
+ *     lose SEED PART              {"ok":true}; one of several disks loses its power, and keeps
+ *                                 of its cache what the seed says (lose.c); until "regain" it
+ *                                 refuses every request
+ *     regain PART                 {"ok":true}
  *     snapshot PATH               {"ok":true}
  *     cut POLICY SEED [PREFIX]    {"ok":true,"at_ns":...,"dropped_writes":...,
  *                                 "dropped_bytes":...,"survived_writes":...}

@@ -17,6 +17,7 @@ from powercut.paths import ROOT
 
 PAGE: Final = ROOT / "docs" / "products.md"
 SCENARIOS: Final = ROOT / "scenarios" / "products"
+CLUSTERS: Final = ROOT / "docs" / "measured" / "clusters.json"
 FIGURES: Final = ROOT / "docs" / "measured" / "products.json"
 _HEAD: Final = """\
 # What products promise, and what they keep
@@ -42,6 +43,14 @@ _COLUMNS: Final = (
     "store", "version", "promise", "files", "POSIX", "ext4", "XFS", "btrfs", "lost",
     "states that lose", "not synced", "syncs a value",
 )  # fmt: skip
+_CLUSTERS: Final = """
+## Clusters
+
+Several nodes that lose their power at one instant ([clusters](clusters.md)), on ext4: 34 crash
+states a cell, of NATS 6; the control was LOSSY for each that is SAFE.
+
+"""
+_OF_CLUSTERS: Final = ("system", "version", "setting", "words of its manual", "verdict", "lost")
 _UNPROVEN: Final = "\nWhy a cell proves nothing:\n\n"
 _TAIL: Final = """
 A cause that is a link has a page of its own, with the line of the source, a reproduction and its
@@ -52,7 +61,8 @@ twin. All cells on a disk, and one of them on files, too:
     ./powercut run scenarios/products
     ./powercut try --acks 24 -- workloads/products/xapian.py    # on a disk and on files
 
-This page is made of `scenarios/products` and `docs/measured/products.json`.
+This page is made of `scenarios/products`, `docs/measured/products.json` and
+`docs/measured/clusters.json`.
 """
 
 
@@ -70,7 +80,9 @@ def page() -> str:
     table = _line(_COLUMNS) + _line(["---"] * len(_COLUMNS))
     rows = "".join(_row(cell, figures[cell["name"]]) for cell in cells())
     unproven = "".join(_reasons(cell, figures[cell["name"]]) for cell in cells())
-    return _HEAD + table + rows + _nothing(figures) + (unproven and _UNPROVEN + unproven) + _TAIL
+    stores = _HEAD + table + rows + _nothing(figures) + (unproven and _UNPROVEN + unproven)
+    lines = [_OF_CLUSTERS, ["---"] * len(_OF_CLUSTERS), *json.loads(CLUSTERS.read_text())]
+    return stores + _CLUSTERS + "".join(map(_line, lines)) + _TAIL
 
 
 def _nothing(figures: Mapping[str, Mapping[str, Any]]) -> str:

@@ -90,7 +90,7 @@ def test_nothing_in_it_needs_a_newer_glibc_than_it_says(wheel, tmp_path):
     said = tuple(map(int, platform.libc_ver()[1].split(".")))
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.startswith(f"{SHIPPED}/parts/")]
-        assert len(names) == 18
+        assert len(names) == 19
         for name in names:
             needed = {
                 tuple(map(int, match.split(b".")))
@@ -101,7 +101,7 @@ def test_nothing_in_it_needs_a_newer_glibc_than_it_says(wheel, tmp_path):
 
 
 def test_guest_programs_are_static(installed):
-    for name in ("agent", "wal", "dmlog", "uml-init", "powercut-client"):
+    for name in ("agent", "wal", "dmlog", "uml-init", "powercut-client", "replicated"):
         path = installed / SHIPPED / "parts/bin" / name
         assert "INTERP" not in call("readelf", "--program-headers", "--wide", path).stdout
 
