@@ -114,8 +114,8 @@ FAULTS = {
     ),
     "a disk that stopped between requests takes one": (
         "requests.c",
-        "    return wait_until(connection, TAKING);",
-        "    return powered(connection) ? 0 : EIO;",
+        "    int error = wait_until(connection, TAKING);",
+        "    int error = powered(connection) ? 0 : EIO;",
     ),
     "a disk goes on with the wrong number of requests": (
         "stop.c",
