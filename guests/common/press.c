@@ -173,18 +173,17 @@ static int start(void *(*run)(void *))
     return errno == 0 ? 0 : -1;
 }
 
-void press_let_go(void)
-{
-    pthread_mutex_lock(&files_lock);
-    while (press.count > 0)
-        close(press.files[--press.count]);
-    pthread_mutex_unlock(&files_lock);
-}
-
 void press_forget(void)
 {
     while (press.count > 0)
         close(press.files[--press.count]);
+}
+
+void press_let_go(void)
+{
+    pthread_mutex_lock(&files_lock);
+    press_forget();
+    pthread_mutex_unlock(&files_lock);
 }
 
 void press_take(char *const points[])

@@ -40,11 +40,9 @@ static void cache_take(struct disk *disk, struct extent *extent)
 
 void cache_flush(struct disk *disk, const struct disk_part *part, uint64_t horizon)
 {
-    uint64_t begin = part->offset / SECTOR, end = begin + part->length / SECTOR;
     for (uint64_t number = disk->cache.first; number < horizon; number++) {
         struct extent *extent = cache_item(&disk->cache, number);
-        if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&
-            extent->sector < end)
+        if (number >= disk->cache.first && extent->sectors && lies_on(part, extent))
             cache_take(disk, extent);
     }
 }

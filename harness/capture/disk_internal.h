@@ -80,6 +80,13 @@ static inline bool powered(const struct connection *connection)
     return !disk->closed && connection->generation == disk->generation;
 }
 
+/* No request reaches beyond its part. */
+static inline bool lies_on(const struct disk_part *part, const struct extent *extent)
+{
+    return extent->sector * SECTOR >= part->offset &&
+           extent->sector * SECTOR < part->offset + part->length;
+}
+
 static inline struct extent *cache_item(struct cache *cache, uint64_t number)
 {
     return &cache->items[number & (cache->space - 1)];

@@ -33,18 +33,12 @@ struct loss {
     } *first, **last;
 };
 
-static bool is_of(const struct disk_part *part, const struct extent *extent)
-{
-    return extent->sector * SECTOR >= part->offset &&
-           extent->sector * SECTOR < part->offset + part->length;
-}
-
 /* With the lock held, and released meanwhile: until no write of the part is under way. */
 static int wait_settled(struct disk *disk, const struct disk_part *part)
 {
     for (;;) {
         struct in_flight *at = disk->in_flight.next;
-        while (at != &disk->in_flight && !is_of(part, &at->extent))
+        while (at != &disk->in_flight && !lies_on(part, &at->extent))
             at = at->next;
         if (at == &disk->in_flight)
             return 0;
@@ -72,7 +66,7 @@ static int collect(struct loss *loss)
         return ENOMEM;
     for (uint64_t number = cache->first; number < cache->last; number++) {
         const struct extent *extent = cache_item(cache, number);
-        if (extent->sectors && is_of(loss->part, extent))
+        if (extent->sectors && lies_on(loss->part, extent))
             loss->items[loss->count++] = *extent;
     }
     qsort(loss->items, loss->count, sizeof *loss->items, by_submission);

@@ -151,11 +151,11 @@ class CaptureDisk(Closing):
     def dark(self, parts: Collection[str], seed: int) -> Iterator[None]:
         """Meanwhile these of several disks have no power; `seed` decides what of their caches they
         keep."""
-        for verb in (f"lose {seed}", "regain"):
-            for part in parts:
-                self._running.command(f"{verb} {part}")
-            if verb != "regain":
-                yield
+        for part in parts:
+            self._running.command(f"lose {seed} {part}")
+        yield
+        for part in parts:
+            self._running.command(f"regain {part}")
 
     def statistics(self) -> DiskStatistics:
         answer = self._running.command("stat")

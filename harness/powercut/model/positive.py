@@ -144,7 +144,5 @@ class PositiveControl:
 
 
 def best_of(tried: Sequence[PositiveControl]) -> PositiveControl | None:
-    """`ENDED` if it passed, else the first that did, else the last; None if none was tried."""
-    passed = [one for one in tried if one.passed]
-    ended = [one for one in passed if one.where is Whole.ENDED]
-    return (*ended, *passed, *tried[-1:], None)[0]
+    """The first that passed, else the last; None if none was tried."""
+    return next((one for one in tried if one.passed), tried[-1] if tried else None)

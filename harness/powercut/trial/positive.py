@@ -7,9 +7,6 @@ disk with everything that had been issued; and if it misses something there, too
 run leaves that ended without a cut.  So an honest run costs nothing, and a program that loses
 something costs one recovery, or one more run, or two.
 
-A cluster ends one run without a cut in any case.  Its restart alone may lose what was acknowledged
-before another node had it, and who is elected decides: a state that lacks nothing must convict.
-
 Where it found every ack after the cut, it runs there once more while the kernel notes what it reads
 (powercut.model.reads): a check that reads no value is no evidence, whatever it finds.
 """
@@ -26,7 +23,6 @@ from powercut.crash.states import StateSpace
 from powercut.model.failure import Failure
 from powercut.model.observation import Observation
 from powercut.model.outside import LeftFiles, Link, outside_of
-from powercut.model.positive import Whole
 from powercut.model.reads import reads_of
 from powercut.recording.sealed import SealedTrial
 from powercut.recording.state_names import plain_state
@@ -100,19 +96,17 @@ def look_where_nothing_was_lost(
         return
     promises = sealed.promises
 
-    def shown(*, ended: bool = False) -> bool:
+    def shown() -> bool:
         sealed.forget_seen()
-        best = sealed.positive
-        return best is None or (best.passed and (best.where is Whole.ENDED or not ended))
+        return sealed.positive is None or sealed.positive.passed
 
-    found, nodes = sealed.observation, run.job.parameters.nodes
     if shown():
         if sealed.record.control is None and isinstance(engine, DatesReads):
             _note_reads(run, sealed, engine, left, timeout_s=timeout_s)
-    else:
-        found = engine.recover(_issued(sealed, run.cut_ns), timeout_s=timeout_s)
-        run.directory.write_whole(run.directory.issued, found)
-    if not nodes and shown():
+        return
+    found = engine.recover(_issued(sealed, run.cut_ns), timeout_s=timeout_s)
+    run.directory.write_whole(run.directory.issued, found)
+    if shown():
         return
     acked = promises.acked
     took_s = (run.cut_ns - (promises.start_ns or run.cut_ns)) / 1e9
@@ -124,7 +118,7 @@ def look_where_nothing_was_lost(
         with other(going) as second:
             ended = second.recover([], timeout_s=timeout_s + seconds)
         run.directory.write_whole(run.directory.ended, ended)
-        if shown(ended=bool(nodes)) or not (found.complete or _complete(ended)):
+        if shown() or not (found.complete or _complete(ended)):
             return  # a check that does not come to its end anywhere is asked no more
 
 

@@ -59,8 +59,7 @@ def untested_of_program(
         yield record.creation.words
     if record.reads is not None and record.reads.words:
         yield record.reads.words
-    nodes, passed = bool(record.parameters.nodes), positive is not None and positive.passed
-    found = passed and positive is not None and (nodes or positive.where is Whole.CUT)
+    found = positive is not None and positive.passed and positive.where is Whole.CUT
     if found and record.reads is None and record.control is None:
         yield UNKNOWN_READS
     if record.outside is not None and record.outside.words and not record.outside.doubt:

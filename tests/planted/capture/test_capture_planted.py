@@ -30,8 +30,7 @@ FAULTS = {
     ),
     "a flush covers what another disk has cached": (
         "cache.c",
-        "if (number >= disk->cache.first && extent->sectors && extent->sector >= begin &&\n"
-        "            extent->sector < end)",
+        "if (number >= disk->cache.first && extent->sectors && lies_on(part, extent))",
         "if (number >= disk->cache.first && extent->sectors)",
     ),
     "an honoured flush does nothing": (

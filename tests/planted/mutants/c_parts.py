@@ -80,8 +80,8 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "flush-covers-all-disks",
-            At("cache_flush", "extent->sectors && extent->sector >= begin &&"),
-            "extent->sectors && extent->sector + begin >= begin && end &&",
+            At("cache_flush", "lies_on(part, extent)"),
+            "extent->sector * SECTOR < part->offset + part->length",
             "of several disks, a flush of one covers those before it",
         ),
     ),
@@ -203,7 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
         (
             "one-of-all",
-            At("collect", "extent->sectors && is_of(loss->part, extent)"),
+            At("collect", "extent->sectors && lies_on(loss->part, extent)"),
             "extent->sectors",
             "a node that loses its power takes others' caches with it",
         ),

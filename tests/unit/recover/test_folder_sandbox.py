@@ -247,9 +247,12 @@ def test_a_sandbox_that_is_killed_says_nothing_of_a_state(place: Place) -> None:
     (hangs / "hang").touch()
     with place.shell(script) as sandbox:
         assert sandbox(place.state("first")).lines == b"= 1\n"
+        (guard,) = sandbox._free
         for pid in place.processes():
             os.kill(pid, signal.SIGKILL)
         until(lambda: not place.processes())
+        # Its command line is gone before it has ended: a process gives back its memory first.
+        until(lambda: guard.process.poll() is not None)
         assert sandbox(place.state("second")).lines == b"= 1\n"
         before = place.processes()
 

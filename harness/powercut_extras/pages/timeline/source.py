@@ -150,9 +150,10 @@ class Source:
         def lane(request: int) -> str:
             disk = timeline.disk_name(request) if timeline.disks else ""
             what = FLUSHES if flush[request] else self.names.lane(request)
-            if not disk or not (what == FLUSHES or what.startswith("disk ")):
-                return f"disk {disk}: {what.removeprefix(disk + '/')}" if disk else what
-            return f"disk {disk}: {FLUSHES if flush[request] else FILESYSTEM}"
+            if not disk:
+                return what
+            own = FILESYSTEM if what.startswith("disk ") else what.removeprefix(f"{disk}/")
+            return f"disk {disk}: {own}"
 
         return Lanes([lane(request) for request in range(len(timeline.requests))])
 
