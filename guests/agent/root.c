@@ -95,19 +95,18 @@ bool root_furnish(void)
     return loopback_up();
 }
 
-/* Makes what programs see of the machine that of the recording (harness/guard/same_machine.h); with no
- * `first_pid` but 0 their pids are a new kernel's.  What is there of devices then is all: what a program
- * wrote beside them would be in no state. */
+/* Makes what programs see of the machine that of the recording (harness/guard/same_machine.h).  What is
+ * there of devices then is all: what a program wrote beside them would be in no state. */
 bool root_machine(const char *mac, const char *id, const char *first_pid)
 {
-    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), first = atoi(first_pid);
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const char *call = NULL;
 
     if (sethostname(MACHINE_NAME, strlen(MACHINE_NAME)) != 0 || machine_card(mac) != 0)
         call = "make a network card";
     else if (machine_files(AGENT_ROOT, id, "/run/machine", false) != 0)
         call = "show a machine-id";
-    else if (first != 0 && machine_pids(proc, first) != 0)
+    else if (machine_pids(proc, atoi(first_pid)) != 0)
         call = "choose pids";
     else if (mount(AGENT_ROOT "/dev", AGENT_ROOT "/dev", NULL, MS_BIND | MS_REC, NULL) != 0 ||
              mount(NULL, AGENT_ROOT "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID, NULL) != 0)

@@ -60,7 +60,7 @@ struct plan {
     char *tools; /* that is TOOLS, likewise */
     char *mac; /* of the machine that they see (harness/guard/same_machine.h) */
     char *machine_id;
-    int first_pid; /* 0: none is chosen */
+    int first_pid;
     uint64_t acks; /* that end the writer with a root, and how long it may take for them */
     uint64_t acks_ms;
     char *disks[ARGUMENTS_MAX + 1]; /* of several, as CONFIGURE has them */

@@ -214,7 +214,7 @@ static int make_machine(void)
         result = fail(PCU_STEP_CHECK, "make a network card with the address %s", plan.mac);
     else if (machine_files(ROOT, plan.machine_id, MACHINE, is_made) != 0)
         result = fail(PCU_STEP_CHECK, "show a machine-id");
-    else if (plan.first_pid != 0 && machine_pids(proc, plan.first_pid) != 0)
+    else if (machine_pids(proc, plan.first_pid) != 0)
         result = fail(PCU_STEP_CHECK, "choose pids");
     close(proc);
     is_made = true;

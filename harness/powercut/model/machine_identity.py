@@ -5,7 +5,7 @@ A store may hold its lock by the hardware address of a network card, the host's 
 machine-id, and by a pid.  A lock of another machine is never stale, and one of a pid that happens
 to live neither.  So all that names the machine follows from the seed of the recording, on every
 host that judges it; and pids of checks begin where no pid of the run is, nor one of a check that
-was cut itself.
+was cut itself.  Those of a run begin where no thread of the kernel that recovers is.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ HOST_NAME: Final = "powercut"
 
 FIRST_PID: Final = 10_000
 """Pids of a run are below that, unless it starts more processes."""
+
+_RUN_PID: Final = 3_000
+"""A guest's kernel and its agent were seen to take 700 before the program of a run begins."""
 
 _DRAWN: Final = 1_000
 _LEVEL_PIDS: Final = 5_000
@@ -52,11 +55,10 @@ class MachineIdentity:
         """Its boot of this number, from 1, on a kernel of its own that recovers; 0 is a run's."""
         drawn = int.from_bytes(self._drawn("pids")[:8], "big") % _DRAWN
         after = (number - 1) % _BOOTS * _BOOT_PIDS
-        return Boot(self, FIRST_PID + drawn + after if number else 0)
+        return Boot(self, FIRST_PID + drawn + after if number else _RUN_PID)
 
     def boot_for(self, check: str, level: int = 0) -> Boot:
-        """Its boot for a `check`, by a name that no other has; `level` is how many checks were cut
-        before this one."""
+        """Its boot for a `check`, by a name of its own, after `level` checks that were cut."""
         drawn = int.from_bytes(self._drawn(f"pids/{check}")[:8], "big") % _DRAWN
         return Boot(self, FIRST_PID + level % _LEVELS * _LEVEL_PIDS + drawn)
 
@@ -66,10 +68,10 @@ class MachineIdentity:
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot of a machine, whose pids begin at `first_pid`; 0 is a run's, as of any kernel."""
+    """One boot of a machine, whose pids begin at `first_pid`."""
 
     machine: MachineIdentity
-    first_pid: int = 0
+    first_pid: int
 
 
 ANY_MACHINE: Final = MachineIdentity()

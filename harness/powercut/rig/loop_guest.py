@@ -41,7 +41,6 @@ from powercut.disk.base import BaseImageSpec, ensure_base_image
 from powercut.machine.fuse import NbdFuse, root_is_no_mount
 from powercut.machine.process import spawn
 from powercut.model.errors import DeadlineExceeded, HostError, PowercutError
-from powercut.model.machine_identity import Boot
 from powercut.model.operations import Pressed
 from powercut.model.outside import LeftFiles
 from powercut.paths import CACHE, UNSYNCED_BINARY
@@ -348,7 +347,7 @@ def _sandbox(host: HostRoot, point: Path, *, whole: bool = False) -> list[str]:
         argv += ["--ro-bind-try", str(tool), _tool(tool)]
     for pair in host.environment:
         argv += ["--setenv", *pair.split("=", 1)]
-    guard = guarded(shown, Boot(host.machine), of_root=True, become=_NOBODY, whole=whole)
+    guard = guarded(shown, host.machine.boot(0), of_root=True, become=_NOBODY, whole=whole)
     return [*argv, "--chdir", host.folder, "--", *guard]
 
 

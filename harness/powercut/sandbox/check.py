@@ -117,8 +117,7 @@ def guarded(
     argv = [_GUARD, *(word for _, path in covered for word in ("--cover", str(path)))]
     machine = boot.machine
     argv += ["--mac", machine.mac, "--machine-id", machine.machine_id]
-    argv += ["--first-pid", str(boot.first_pid)] if boot.first_pid else []
-    argv += apart
+    argv += ["--first-pid", str(boot.first_pid), *apart]
     argv += ["--processes", str(_PROCESSES_MAX)] if of_root else []  # to root no limit applies
     user, group = (os.geteuid(), os.getegid()) if os.geteuid() else (_NOBODY, _NOBODY)
     argv += [] if of_root else ["--map", f"{user}:{group}"]

@@ -295,7 +295,7 @@ def confined_command(
     for device in _devices():
         view += ["--dev-bind", str(device), str(device)]
     argv = [_wrapper(folder), *view, *capabilities(of_root=of_root), *_temporary(shown, folder)]
-    boot = Boot(machine)
+    boot = machine.boot(0)
     guard = guarded(shown, boot, of_root=of_root, kept=folder, unlimited=True, whole=True)
     return (*argv, *_over(folder, folder, where, "--as-pid-1", *apart()), *guard, *command)
 
