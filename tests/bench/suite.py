@@ -21,6 +21,7 @@ from typing import Final
 from rich.table import Table
 
 from bench.analyze import bench_analyze
+from bench.cluster_states import bench_cluster_states
 from bench.disk import measure as measure_disk
 from bench.disk_errors import bench_disk_errors
 from bench.explore import bench_explore
@@ -187,6 +188,7 @@ BENCHMARKS: Final[dict[str, Callable[[], list[Figure]]]] = {
     "analyze": bench_analyze,
     "programs": bench_programs,
     "program-states": bench_program_states,
+    "cluster-states": bench_cluster_states,
     "representatives": bench_representatives,
 }
 """What `powercut bench` measures, by name, if it is not told what."""
