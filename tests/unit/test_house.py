@@ -15,7 +15,7 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 69_007
+CORE_LINES = 68_993
 """The goal is 62,000."""
 
 LONGEST_CHAIN = 28
@@ -24,12 +24,12 @@ SLACK = 100
 
 NAMES = {
     "model": 202, "scenario": 60, "host": 65, "crash": 55, "workload": 52, "disk": 55,
-    "machine": 37, "recover": 78, "recording": 76, "judge": 17, "explore": 37, "run": 59,
+    "machine": 37, "recover": 78, "recording": 76, "judge": 16, "explore": 37, "run": 59,
     "report": 23, "cli": 0,
 }  # fmt: skip
 """How many names of a room other rooms of the core import.  The goal is 25, but of `model`."""
 
-NAMES_FOR_EXTRAS = 494
+NAMES_FOR_EXTRAS = 493
 """How many names of the core extras import."""
 
 WRONG_WAY = {

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from powercut.checkers.wal import ranges_text
 from powercut.model.operations import AckProof
-from powercut.model.verdict import Finding
+from powercut.model.verdict import Finding, LsnRange
 
 ACK_WINDOW: Final = "ack_window_ns"
 """Detail of a finding that only says that some acks may have been made too early."""
@@ -39,8 +38,8 @@ def check_acks(proof: AckProof) -> list[Finding]:
     first = "leave disk.model at `typical`" if fast else "run it again on a host that is less busy"
     return [
         _incomplete(
-            f"records {ranges_text(proof.unproved)} may have been acknowledged before their sync "
-            f"began: the instant of an ack is known to within {window_us:,.0f} µs, and the "
+            f"records {LsnRange.text_of(proof.unproved)} may have been acknowledged before their "
+            f"sync began: the instant of an ack is known to within {window_us:,.0f} µs, and the "
             f"shortest sync took {sync_us:,.0f} µs on this disk; a "
             f"disk whose syncs take longer than that proves it: {first}, "
             f"or set disk.flush_latency and disk.fua_latency to {_latency(window_us)} or more",

@@ -22,7 +22,6 @@ from __future__ import annotations
 import dataclasses
 
 from powercut.checkers.reading import Fate, LogReading
-from powercut.checkers.wal import ranges_text
 from powercut.model.exposure import Survival
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.wal.layout import WalLayout
@@ -101,7 +100,7 @@ def explain_losses(
 def bytes_not_judged(lsns: tuple[LsnRange, ...], what: str) -> Finding:
     """Nothing follows from not having seen the bytes of records that `what`."""
     return Finding.unknown(
-        f"{NOT_JUDGED}: records {ranges_text(lsns)} {what}, and no write to the disk shows "
+        f"{NOT_JUDGED}: records {LsnRange.text_of(lsns)} {what}, and no write to the disk shows "
         "all their bytes: something keeps them in another form (compressed, encrypted, at odd "
         "addresses); only recovered states can say whether they were durable",
         lsns,
@@ -114,7 +113,7 @@ def _disagreement(what: str, lsns: set[int]) -> Finding:
     return Finding(
         FindingKind.DISAGREEMENT,
         Verdict.INCONCLUSIVE,
-        f"records {ranges_text(ranges)} {what}: a bug in powercut, please report it",
+        f"records {LsnRange.text_of(ranges)} {what}: a bug in powercut, please report it",
         ranges,
     )
 

@@ -23,7 +23,6 @@ What it finds, and what that means:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -98,7 +97,9 @@ def _incomplete(reading: LogReading, why: str, cause: Failure | None) -> Finding
     unseen = reading.ranges(Fate.UNSEEN)
     why = why or "no reason was given"
     return _trouble(
-        f"the log was not read to its end ({why}); unknown: {ranges_text(unseen)}", unseen, cause
+        f"the log was not read to its end ({why}); unknown: {LsnRange.text_of(unseen)}",
+        unseen,
+        cause,
     )
 
 
@@ -119,7 +120,7 @@ def _losses(reading: LogReading) -> list[Finding]:
     absent, stale = reading.lsns(Fate.ABSENT), reading.lsns(Fate.STALE)
     tail_absent, tail_stale = absent[absent > last_intact], stale[stale > last_intact]
     tail = ranges_of(np.union1d(tail_absent, tail_stale))
-    older = {"older generation in their slots": ranges_text(ranges_of(tail_stale))}
+    older = {"older generation in their slots": LsnRange.text_of(ranges_of(tail_stale))}
     losses = [
         (FindingKind.LOST, tail, "gone, and nothing required after them came back",
          older if len(tail_stale) else {}),
@@ -136,7 +137,11 @@ def _losses(reading: LogReading) -> list[Finding]:
     ]  # fmt: skip
     return [
         Finding(
-            kind, Verdict.LOSSY, f"acknowledged and {what}: {ranges_text(lsns)}", lsns, dict(detail)
+            kind,
+            Verdict.LOSSY,
+            f"acknowledged and {what}: {LsnRange.text_of(lsns)}",
+            lsns,
+            dict(detail),
         )
         for kind, lsns, what, detail in losses
         if lsns
@@ -165,19 +170,11 @@ def _bystanders(reading: LogReading) -> list[Finding]:
     findings = []
     for kind, verdict, ranges, what, are_lsns in bystanders:
         if ranges:
-            text = ranges_text(ranges)
+            text = LsnRange.text_of(ranges)
             lsns = tuple(ranges) if are_lsns else ()
             detail = {} if are_lsns else {"slots": text}
             findings.append(Finding(kind, verdict, f"{what}: {text}", lsns, dict(detail)))
     return findings
-
-
-def ranges_text(ranges: Iterable[LsnRange], limit: int = 8) -> str:
-    """Ranges for a message; the first `limit` of them, and how many more there are."""
-    ranges = list(ranges)
-    shown = ", ".join(str(r) for r in ranges[:limit])
-    more = len(ranges) - limit
-    return f"{shown} and {more} more ranges" if more > 0 else shown or "none"
 
 
 # What a restart may have lost has to stay where it can be missed.

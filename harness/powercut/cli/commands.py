@@ -123,7 +123,7 @@ def cli() -> None:
 
 SECTIONS: Final[dict[str, dict[str, str]]] = {
     "Test a stack": {
-        "try": "Tries whether your program keeps what it acknowledges",
+        "try": "Tests that your program keeps what it acknowledges",
         "run": "Runs scenarios: records, cuts the power, judges",
         "record": "Tests your own program, without a virtual machine",
         "capture": "Tests any program on files that are recorded",

@@ -36,7 +36,7 @@ OTHERS = {"cache": "powercut.cli.cache:cache"}
     "patience_s",
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="Give the probe guests of a slow host so long to boot; what they show is kept.",
+    help="Boot timeout of the probe guests; their results are cached.",
 )
 @click.option(
     "--packages",

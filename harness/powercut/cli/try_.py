@@ -63,7 +63,7 @@ def try_(
     results: Path,
     json_file: Path | None,
 ) -> int:
-    """Tries whether a program keeps what it acknowledges, on a disk and on files at once.
+    """Tests that a program keeps what it acknowledges, on a disk and on files at once.
 
     Exit status: 0 SAFE, 1 LOSSY, 2 the program does not keep the contract, 3 INCONCLUSIVE.
     """

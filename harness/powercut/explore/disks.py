@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from powercut.checkers.agreement import bytes_not_judged
-from powercut.checkers.wal import ranges_text
 from powercut.closing import ResourceOwner
 from powercut.crash.arrays import I64
 from powercut.crash.explore import InstantKind
@@ -32,7 +31,7 @@ from powercut.explore.work import Answered, Batch, Spread, Work, Workers
 from powercut.explore.worker import LocalWorker
 from powercut.model.errors import HostError
 from powercut.model.machine import ImageFormat
-from powercut.model.verdict import Finding, FindingKind, Verdict, lsn_ranges
+from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict, lsn_ranges
 from powercut.recording import state_ref
 from powercut.recording.disk import DiskRecording
 from powercut.recording.disk_files import places_on
@@ -236,7 +235,7 @@ def _contradiction(what: str, lsns: Set[int]) -> Finding:
     return Finding(
         FindingKind.DISAGREEMENT,
         Verdict.INCONCLUSIVE,
-        f"exploration and exposure analysis disagree: {what}: {ranges_text(spans)} "
+        f"exploration and exposure analysis disagree: {what}: {LsnRange.text_of(spans)} "
         "(a bug in powercut)",
         spans,
     )

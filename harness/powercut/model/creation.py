@@ -63,7 +63,7 @@ class Creation:
     def words(self) -> str:
         """What was not tested, for a sentence."""
         if not self.lost:
-            return "a power cut during `setup`; what it made was durable by the first ack"
+            return "a power cut during `setup`; its files were durable before the first ack"
         return (
             f"{len(self.lost):,} of {self.made:,} files that `setup` made, which a power cut "
             f"{self._when} loses ({some_of(self.lost)}): the recording began with all of them "

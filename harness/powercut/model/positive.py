@@ -138,9 +138,7 @@ class PositiveControl:
 
     @property
     def _named(self) -> str:
-        first = ", ".join(map(str, self.missing[:_NAMED_MAX]))
-        more = len(self.missing) - _NAMED_MAX
-        return f"{first} and {more:,} more ranges" if more > 0 else first
+        return LsnRange.text_of(self.missing, _NAMED_MAX)
 
 
 def best_of(tried: Sequence[PositiveControl]) -> PositiveControl | None:

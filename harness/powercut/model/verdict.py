@@ -73,6 +73,14 @@ class LsnRange:
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
+    @staticmethod
+    def text_of(ranges: Iterable[LsnRange], shown: int = 8) -> str:
+        """The first of `ranges`, how many LSNs the rest has: "1-3, 7 and 27 more", or "none"."""
+        spans = list(ranges)
+        left = sum(map(len, spans[shown:]))
+        text = ", ".join(map(str, spans[:shown])) or "none"
+        return f"{text} and {left:,} more" if left else text
+
 
 def lsn_ranges(lsns: Iterable[int]) -> tuple[LsnRange, ...]:
     """The fewest ranges that cover exactly `lsns`, in rising order."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from powercut.model.units import count
+
 _PASS: Final = "pass one with --env, or workload.env"
 
 
@@ -21,22 +23,11 @@ class Withheld:
     @property
     def words(self) -> str:
         """What was not tested, for a sentence; empty if all reached it."""
-        told = ", ".join(self.names)
-        if self.names and not self.searched:
-            return (
-                "the program with these variables of the environment, which did not reach it "
-                f"({_PASS}): {told}"
-            )
-        more = f"{self.others} other" + ("" if self.others == 1 else "s")
-        if self.names:
-            rest = f"; nor with {more}, which its files do not name" if self.others else ""
-            return (
-                "the program with these variables of the environment, which its files name and "
-                f"which did not reach it ({_PASS}): {told}{rest}"
-            )
-        if self.others:
-            return (
-                f"the program with {more.replace(' other', ' variable')} of the environment, which "
-                f"did not reach it, and which its files do not name ({_PASS})"
-            )
-        return ""
+        hidden = len(self.names) + self.others
+        if not hidden:
+            return ""
+        named = ", ".join(self.names)
+        told = f"{count(hidden, 'environment variable')} not passed ({_PASS})"
+        if not self.searched:
+            return f"{told}: {named}"
+        return f"{told}; the program's files mention {named or 'none of them'}"

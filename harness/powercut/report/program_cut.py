@@ -73,7 +73,7 @@ def facts_of(cut: ProgramCut) -> Iterator[tuple[str, str]]:
         f"{words.recovered(states)} legal states, at {states.instants:,} instants{rate}: "
         f"{words.by_policy(states.by_policy)}",
     )
-    yield "losing", f"{states.lossy:,} of these states lose or contradict something"
+    yield "losing", f"{states.lossy:,} of these states lose data or are inconsistent"
     if states.at_acks is not None and not states.lossy:
         yield "odds", words.odds(states.at_acks)
 

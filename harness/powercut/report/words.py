@@ -20,6 +20,7 @@ from powercut.store.host_load import HostLoad
 from powercut.store.results import CellResult
 from powercut.store.states_recovered import StatesAtAcks, StatesRecovered
 from powercut.store.trial_result import AckInstants, Exposure, InFlight, TrialResult
+from powercut.store.witness import Witness
 
 SHOWN_RANGES = 3
 """How many ranges of LSNs a sentence names."""
@@ -73,16 +74,22 @@ def any_records(cells: Sequence[CellResult]) -> bool:
     return any(unit_of(cell.parameters) is RECORDS for cell in cells)
 
 
+def enough(witness: Witness) -> str:
+    """That what a witness lacks loses something, and that it takes all of that."""
+    kind = "unsynced change" if witness.promise else "volatile write"
+    some = "this" if len(witness.dropped) == 1 else "these"
+    size = f"{some} {len(witness.dropped):,} of {count(witness.volatile, kind)}"
+    return f"losing {size} is enough" + ("" if witness.minimal else "; fewer may be")
+
+
 def mark(verdict: Verdict) -> str:
     """A sign for `verdict`, so that nothing depends on colour."""
     return _MARKS[verdict]
 
 
 def ranges(spans: Sequence[LsnRange], shown: int = SHOWN_RANGES) -> str:
-    """`spans` as "1-3, 7 and 2 more ranges"."""
-    text = ", ".join(str(span) for span in spans[:shown])
-    left = len(spans) - shown
-    return f"{text} and {count(left, 'more range')}" if left > 0 else text
+    """`spans` as "1-3, 7 and 27 more"; empty if there are none."""
+    return LsnRange.text_of(spans, shown) if spans else ""
 
 
 def lost(cell: CellResult | TrialResult, unit: Unit) -> str:
@@ -134,18 +141,17 @@ def odds(at_acks: StatesAtAcks) -> str:
     acks = f"{at_acks.acks:,} acks"
     if at_acks.looked_at >= at_acks.acks:
         return (
-            f"all {acks} had their state recovered: an operation that was not durable when it was "
-            "acknowledged would have been met"
+            f"the states just after all {acks} were recovered: a fault in any one operation would "
+            "have been found"
         )
     those = f"the states just after {at_acks.looked_at:,} of {acks}"
     if not at_acks.chances:
         return f"{those} were recovered: too short a run for a probability"
     rarest, *others = at_acks.chances[::-1]
-    also = "".join(f", one in every {one.one_in:,} with {_floored(one.met)}" for one in others[:1])
+    also = "".join(f" (in 1 of {one.one_in:,}: {_floored(one.met)})" for one in others[:1])
     return (
-        f"had one operation in every {rarest.one_in:,} not been durable when it was acknowledged, "
-        f"{those} ({at_acks.drawn:,} drawn at random) would have met it with probability "
-        f"{_floored(rarest.met)}{also}"
+        f"a fault in 1 of {rarest.one_in:,} operations had at least a {_floored(rarest.met)} "
+        f"chance of being found{also}, in {those} ({at_acks.drawn:,} drawn at random)"
     )
 
 
@@ -182,11 +188,9 @@ def _least_odds(known: Sequence[StatesRecovered]) -> str:
     if not told or len(met) < len(known):
         return ""
     least = min(one[told[-1]] for one in met)
-    chance = "" if least >= 1 else f" with probability {_floored(least)} or more"
-    return (
-        f" Had one operation in every {told[-1]:,} not been durable when it was acknowledged, "
-        f"these states alone would have met it in each cell{chance}."
-    )
+    chance = "was certain to be found" if least >= 1 else f"had at least a {_floored(least)} chance"
+    found = "" if least >= 1 else " of being found"
+    return f" In each cell a fault in 1 of {told[-1]:,} operations {chance}{found}."
 
 
 def in_flight(found: InFlight | None) -> str:
@@ -245,9 +249,8 @@ def how_sure(cells: Sequence[CellResult]) -> list[str]:
         who = names[0] if len(names) == 1 else f"{len(names)} SAFE cells"
         each = "" if len(names) == 1 else " each"
         sentences.append(
-            f"{who}: SAFE rests on the recording. {count(cuts, 'cut')}{each} without a loss would "
-            f"only show that fewer than {percent(bound)} of such cuts lose {noun} "
-            "(95 % confidence)."
+            f"{who}: the recording is the evidence. By {count(cuts, 'cut')}{each} alone, fewer "
+            f"than {percent(bound)} of such cuts lose {noun} (95 % confidence)."
         )
     return sentences
 
@@ -368,7 +371,7 @@ def ack_window(acks: AckInstants | None) -> str:
             "an ack counts from its receipt on, and how much earlier it was made is not known "
             f"({acks.reason})"
         )
-    text = f"acks are dated at most {milliseconds(acks.window_us / 1000)} late"
+    text = f"ack times are accurate to {milliseconds(acks.window_us / 1000)}"
     if acks.usual_window_us is not None:
         text += f" ({milliseconds(acks.usual_window_us / 1000)} in the median)"
     if acks.shortest_sync_us is not None and acks.shortest_sync_us > acks.window_us:
@@ -396,6 +399,6 @@ def host_load(load: HostLoad) -> str:
         f"{count(load.processors, 'processor')}"
     ]
     if load.stolen:
-        parts.append(f"the hypervisor below took {load.stolen:.1%}")
+        parts.append(f"steal time {load.stolen:.1%}")
     parts.append(f"the load average before was {load.average_before:.1f}")
     return ", ".join(parts).replace("%", " %")

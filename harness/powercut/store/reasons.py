@@ -15,7 +15,7 @@ from powercut.store.trial_result import TrialResult
 SHOWN_MAX: Final = 5
 """Reasons that are told; the rest is counted."""
 
-_NUMBERS: Final = re.compile(r"\d[\d,.]*(?:[-, ]+\d[\d,.]*)*(?: and \d+ more ranges?)?")
+_NUMBERS: Final = re.compile(r"\d[\d,.]*(?:[-, ]+\d[\d,.]*)*(?: and \d[\d,]* more)?")
 """A number, or a list of ranges: what one reason says differently of each cut."""
 
 

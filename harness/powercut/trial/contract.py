@@ -189,7 +189,7 @@ def _torn(verbs: _Verbs, folder: Path, beside: Path) -> ContractStep:
     """Where an operation was under way, and a write of it is missing that a cut may take, `check`
     leaves it out, and does not call it wrong.
     """
-    what = "check calls no unfinished operation wrong"
+    what = "check tolerates an unfinished operation"
     if verbs.history.atomic:
         return ContractStep(what)
     for made in (folder, beside):

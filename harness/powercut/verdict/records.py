@@ -14,7 +14,7 @@ from powercut.checkers.acks import check_acks
 from powercut.checkers.agreement import check_agreement, explain_losses
 from powercut.checkers.judge import Checker, Judgement, without_conviction
 from powercut.checkers.reading import reading_of
-from powercut.checkers.wal import check_restarts, check_wal, ranges_text, required_after
+from powercut.checkers.wal import check_restarts, check_wal, required_after
 from powercut.crash.dating import earliest_acks
 from powercut.crash.evidence import Evidence
 from powercut.crash.exposure import exposure
@@ -264,7 +264,7 @@ def check_exposure(
         findings.append(
             Finding.unknown(
                 "the recording of the disk ends before these records were acknowledged: "
-                + ranges_text(report.unknown_lsns),
+                + LsnRange.text_of(report.unknown_lsns),
                 report.unknown_lsns,
             )
         )
@@ -299,7 +299,7 @@ def _exposed(report: ExposureReport, which: Mask) -> Finding:
     return Finding(
         FindingKind.EXPOSED,
         Verdict.LOSSY,
-        f"acknowledged before they were durable: {ranges_text(lsns)}; longest "
+        f"acknowledged before they were durable: {LsnRange.text_of(lsns)}; longest "
         f"{longest_ns / 1e6:.3f} ms: record {int(report.lsn[longest])} ({where})",
         lsns,
         detail,

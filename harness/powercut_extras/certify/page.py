@@ -158,9 +158,9 @@ def how_sure(cells: Sequence[CertifiedCell]) -> list[str]:
         if cell.loss_probability_upper_95 is not None and cell.verdict is Verdict.SAFE
     )
     said = [
-        f"{words.count(number, 'SAFE cell')}: SAFE rests on the recording. "
-        f"{words.count(cuts, 'cut')} each without a loss would only show that fewer than "
-        f"{words.percent(bound)} of such cuts lose a record (95 % confidence)."
+        f"{words.count(number, 'SAFE cell')}: the recording is the evidence. By "
+        f"{words.count(cuts, 'cut')} each alone, fewer than {words.percent(bound)} of such cuts "
+        "lose a record (95 % confidence)."
         for (bound, cuts), number in sorted(bounds.items(), key=lambda item: -item[1])
         if bound is not None
     ]

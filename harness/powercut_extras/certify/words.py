@@ -44,7 +44,7 @@ def untested(cells: Sequence[Parameters]) -> Iterator[NotTested]:
         seen = {getattr(getattr(cell, group), name) for cell in asked}
         for value in values if asked else ():
             if value not in seen:
-                yield NotTested(settings={key: value.value}, reason="no cell has it")
+                yield NotTested(settings={key: value.value}, reason="not in this scenario")
 
 
 def statement_of(

@@ -254,7 +254,7 @@ def _reduced(domain: ET.Element, disk: ET.Element) -> ET.Element:
 
 def _differences(domain: ET.Element) -> Iterator[str]:
     """What of the domain a machine that is made like it does not have."""
-    yield "its disks are scratch disks, captured; the domain's own are not opened"
+    yield "tests run on scratch disks; the domain's own are never opened"
     yield "it boots powercut's kernel, has 192 MiB of RAM, and no network"
     if domain.find("os/loader") is not None or domain.find("os[@firmware]") is not None:
         yield "no firmware is loaded: the kernel is started directly"

@@ -16,10 +16,10 @@ from powercut.cli.options import FILE, budget_option
 from powercut.cli.output import Speaker, write_json_object
 from powercut.model.errors import UsageError
 from powercut.model.printable import printable, words_of
+from powercut.model.verdict import LsnRange, Verdict, lsn_ranges
 
 if TYPE_CHECKING:
     from powercut.explore.request import ExploreRequest, Listener
-    from powercut.model.verdict import LsnRange
     from powercut.store.exploration import ExploreResult
     from powercut_extras.logs.checks import LogChecks
     from powercut_extras.logs.imports import ImportReport, LogLayout
@@ -34,8 +34,6 @@ def _tell(directory: Path, *, judge: bool = True, json_file: Path | None = None)
     1 LOSSY, 3 INCONCLUSIVE, 0 SAFE: nobody said what to expect of a foreign log.  Unless it is to
     `judge`, and of a log whose states are checked: 3 if the log has doubts or is not whole, else 0.
     """
-    from powercut.checkers.wal import ranges_text
-    from powercut.model.verdict import Verdict
     from powercut.recording.open_recording import find_recording
     from powercut.store.exploration import read_exploration
     from powercut_extras.logs.imports import report_import
@@ -47,8 +45,8 @@ def _tell(directory: Path, *, judge: bool = True, json_file: Path | None = None)
     if report.record.log is not None:
         verdict = report.verdict
         say(f"acknowledged: {report.acked} records")
-        say(f"acknowledged too early, for certain: {ranges_text(report.exposed)}")
-        say(f"acknowledged too early, perhaps: {ranges_text(report.perhaps)}")
+        say(f"acknowledged too early, for certain: {LsnRange.text_of(report.exposed)}")
+        say(f"acknowledged too early, perhaps: {LsnRange.text_of(report.perhaps)}")
         say(f"{report.verdict.name}" + "".join(f"\n  {why}" for why in report.reasons))
     else:
         say.gaps(report.reasons)
@@ -114,7 +112,6 @@ def _explore(
 ) -> int:
     """Checks the crash states of an imported log; returns the exit status, as above."""
     from powercut.crash.states import Model
-    from powercut.model.verdict import Verdict
     from powercut.recording.open_recording import find_recording
     from powercut_extras.logs.explore import explore_import as run
     from powercut_extras.logs.imports import read_import
@@ -151,8 +148,6 @@ def _explore(
 
 def _told(name: str, found: ExploreResult, marks: Sequence[str]) -> Iterator[str]:
     """What one reading came to, in lines."""
-    from powercut.checkers.wal import ranges_text
-    from powercut.model.verdict import Verdict
     from powercut_extras.logs.marks import names_of
 
     covered, lost = found.coverage, _lost(found)
@@ -164,7 +159,7 @@ def _told(name: str, found: ExploreResult, marks: Sequence[str]) -> Iterator[str
         what = f"; marks that are not kept: {names_of(marks, lost)}" if lost else ""
         yield f"  {covered.lossy} are not as promised{what}"
     else:
-        yield f"  {covered.lossy} lose something: {ranges_text(lost)}"
+        yield f"  {covered.lossy} lose something: {LsnRange.text_of(lost)}"
     for finding in found.findings:
         if finding.verdict is Verdict.LOSSY:
             first = finding.examples[0]
@@ -173,7 +168,6 @@ def _told(name: str, found: ExploreResult, marks: Sequence[str]) -> Iterator[str
 
 
 def _lost(found: ExploreResult) -> tuple[LsnRange, ...]:
-    from powercut.model.verdict import Verdict, lsn_ranges
 
     lossy = (one for one in found.findings if one.verdict is Verdict.LOSSY)
     return lsn_ranges({lsn for one in lossy for span in one.lsns for lsn in span})
@@ -235,8 +229,9 @@ def _read(
 ) -> int:
     if base is None:
         raise UsageError(
-            f"{source}: is no bundle; a log needs its base image",
-            hint="--base IMAGE: the disk as it was before logging began",
+            f"{source}: not a bundle",
+            hint="to import a log of dm-log-writes or blklogwrites add --base IMAGE, the disk "
+            "as it was before logging began",
         )
     from powercut_extras.logs.imports import import_recording, report_import
     from powercut_extras.logs.logs import Dialect

@@ -216,7 +216,7 @@ def _captures(root: Path) -> Iterator[Listed]:
             continue
         name = title_of(record.command)
         if result is None:
-            yield Listed(name, link, capture_time(folder), said="no check has judged it")
+            yield Listed(name, link, capture_time(folder), said="not judged yet")
             continue
         looked = result.explored.coverage
         lost = f"a loss in {looked.lossy:,} of {looked.distinct:,} states"

@@ -100,7 +100,7 @@ def _of_folder(directory: CaptureDir) -> dict[str, Any]:
         states = shown.explored.coverage.distinct + shown.explored.coverage.recovery_states
         said = (
             f"{shown.acknowledged:,} operations acknowledged of {shown.attempted:,} tried; "
-            f"{shown.explored.coverage.lossy:,} of {states:,} states lose or contradict something."
+            f"{shown.explored.coverage.lossy:,} of {states:,} states lose data or are inconsistent."
         )
     return {
         "title": title_of(record.command),

@@ -290,10 +290,10 @@ def test_how_sure_counts_by_bound_and_tells_of_crash_states():
         cell_of("d", Verdict.LOSSY),
     ]
     assert how_sure(cells) == [
-        "2 SAFE cells: SAFE rests on the recording. 1 cut each without a loss would only show "
-        "that fewer than 95 % of such cuts lose a record (95 % confidence).",
-        "1 SAFE cell: SAFE rests on the recording. 5 cuts each without a loss would only show "
-        "that fewer than 46 % of such cuts lose a record (95 % confidence).",
+        "2 SAFE cells: the recording is the evidence. By 1 cut each alone, fewer than 95 % of such "
+        "cuts lose a record (95 % confidence).",
+        "1 SAFE cell: the recording is the evidence. By 5 cuts each alone, fewer than 46 % of such "
+        "cuts lose a record (95 % confidence).",
         "Besides the cuts, 42 crash states that the disk was allowed to leave were recovered in "
         "1 SAFE cell (durable-only 32, torn 10): they show that file systems and image formats "
         "lead to the records.",

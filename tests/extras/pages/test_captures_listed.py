@@ -54,7 +54,7 @@ def test_the_index_has_them_with_their_verdict_and_no_expectation(tmp_path: Path
     assert "2026-01-01 00:00:00" in listed
     assert "20 operations acknowledged; a loss in 31 of 32 states" in listed
     assert "as expected" not in listed
-    assert "no check has judged it" in listed
+    assert "not judged yet" in listed
 
 
 def test_what_changed_from_one_to_the_next(tmp_path: Path) -> None:

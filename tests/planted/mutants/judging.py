@@ -214,14 +214,14 @@ MUTANTS: tuple[Mutant, ...] = (
                 "check_exposure",
                 (
                     "if report.unknown_lsns:\n"
-                    "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
+                    "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + LsnRange.text_of(report.unknown_lsns), report.unknown_lsns))\n"
                     "elif not timeline_complete:\n"
                     "    findings.append(Finding.unknown('the disk log was not closed properly: its end is missing'))"
                 ),
             ),
             (
                 "if False:\n"
-                "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + ranges_text(report.unknown_lsns), report.unknown_lsns))\n"
+                "    findings.append(Finding.unknown('the recording of the disk ends before these records were acknowledged: ' + LsnRange.text_of(report.unknown_lsns), report.unknown_lsns))\n"
                 "elif not timeline_complete:\n"
                 "    findings.append(Finding.unknown('the disk log was not closed properly: its end is missing'))"
             ),

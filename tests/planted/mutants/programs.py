@@ -745,7 +745,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 (
                     "if phantoms:\n"
                     "    count = sum((len(span) for span in phantoms))\n"
-                    "    message = f'{count} operations are there and were never tried: {_text(phantoms)}'\n"
+                    "    message = f'{count} operations are there and were never tried: {LsnRange.text_of(phantoms)}'\n"
                     "    silent = history.trouble or history.by_receipt\n"
                     "    verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY\n"
                     "    findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))"
@@ -754,7 +754,7 @@ MUTANTS: tuple[Mutant, ...] = (
             (
                 "if False:\n"
                 "    count = sum((len(span) for span in phantoms))\n"
-                "    message = f'{count} operations are there and were never tried: {_text(phantoms)}'\n"
+                "    message = f'{count} operations are there and were never tried: {LsnRange.text_of(phantoms)}'\n"
                 "    silent = history.trouble or history.by_receipt\n"
                 "    verdict = Verdict.INCONCLUSIVE if silent else Verdict.LOSSY\n"
                 "    findings.append(Finding(FindingKind.NEVER_ATTEMPTED, verdict, message, tuple(phantoms)))"
@@ -773,13 +773,13 @@ MUTANTS: tuple[Mutant, ...] = (
                 "_never_tried",
                 (
                     "if late:\n"
-                    "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
+                    "    message = f'{len(late)} operations are there whose attempt was announced later: {LsnRange.text_of(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
                     "    findings.append(Finding.unknown(message))"
                 ),
             ),
             (
                 "if False:\n"
-                "    message = f'{len(late)} operations are there whose attempt was announced later: {_text(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
+                "    message = f'{len(late)} operations are there whose attempt was announced later: {LsnRange.text_of(lsn_ranges(late))}; `? N` comes before anything that N does'\n"
                 "    findings.append(Finding.unknown(message))"
             ),
             "an attempt that is announced late is no trouble",

@@ -137,7 +137,7 @@ def test_help_imports_nothing_heavy():
         (["audit", "flsh"], "Did you mean flushes?"),
         (["export", "x", "--format", "state", "-o", "y"], "--format state needs a STATE"),
         (["export", "x", "--as-seen", "-o", "y"], "--as-seen says nothing of --format bundle"),
-        (["import", "x", "-o", "y"], "a log needs its base image"),
+        (["import", "x", "-o", "y"], "add --base IMAGE"),
         (["verify", "x", "--jobs", "2"], "--jobs says nothing of a result"),
         (["run", "--brief"], "--brief says nothing without --dry-run"),
         (["run", "--sed", "3"], "No such option"),

@@ -14,20 +14,19 @@ def told(acks, looked_at, drawn):
 
 def test_the_rarest_fault_of_a_run_comes_first_and_numbers_are_rounded_down():
     assert told(500, 240, 225) == (
-        "had one operation in every 100 not been durable when it was acknowledged, the states just "
-        "after 240 of 500 acks (225 drawn at random) would have met it with probability 0.95, one "
-        "in every 10 with 0.99"
+        "a fault in 1 of 100 operations had at least a 0.95 chance of being found (in 1 of 10: "
+        "0.99), in the states just after 240 of 500 acks (225 drawn at random)"
     )
     assert told(20, 12, 10) == (
-        "had one operation in every 10 not been durable when it was acknowledged, the states just "
-        "after 12 of 20 acks (10 drawn at random) would have met it with probability 0.76"
+        "a fault in 1 of 10 operations had at least a 0.76 chance of being found, in the states "
+        "just after 12 of 20 acks (10 drawn at random)"
     )
 
 
 def test_where_every_ack_was_looked_at_there_is_no_probability():
     assert told(12, 12, 0) == (
-        "all 12 acks had their state recovered: an operation that was not durable when it was "
-        "acknowledged would have been met"
+        "the states just after all 12 acks were recovered: a fault in any one operation would have "
+        "been found"
     )
 
 

@@ -18,12 +18,12 @@ CLOCK = AckProof(AckBasis.CLOCK, 310 * US, 180 * US, 90_000 * US, 1_010 * US)
     [
         (
             CLOCK,
-            "acks are dated at most 0.31 ms late (0.18 ms in the median); every sync took 1 ms or "
+            "ack times are accurate to 0.31 ms (0.18 ms in the median); every sync took 1 ms or "
             "more, so an ack that was sent before its sync began would have been caught",
         ),
         (
             AckProof(AckBasis.CLOCK, 310 * US, 180 * US, 0, 2 * US),
-            "acks are dated at most 0.31 ms late (0.18 ms in the median)",
+            "ack times are accurate to 0.31 ms (0.18 ms in the median)",
         ),
         (
             AckProof(AckBasis.RECEIPT, None, None, 0, US, reason="no ping was answered"),

@@ -50,8 +50,8 @@ def test_a_safe_cell_says_what_its_cuts_prove(make):
     assert many.loss_probability_upper_95 is not None
     assert 0.0099 < many.loss_probability_upper_95 <= 0.01
     assert words.how_sure([many]) == [
-        "honest: SAFE rests on the recording. 299 cuts without a loss would only show that "
-        "fewer than 1 % of such cuts lose a record (95 % confidence)."
+        "honest: the recording is the evidence. By 299 cuts alone, fewer than 1 % of such cuts "
+        "lose a record (95 % confidence)."
     ]
 
 
@@ -59,8 +59,8 @@ def test_cells_with_as_many_cuts_share_a_sentence(make):
     five = [cell(make, *[()] * 5) for _ in range(3)]
     lossy = cell(make, (LOST,))
     assert words.how_sure([*five, lossy]) == [
-        "3 SAFE cells: SAFE rests on the recording. 5 cuts each without a loss would only show "
-        "that fewer than 46 % of such cuts lose a record (95 % confidence)."
+        "3 SAFE cells: the recording is the evidence. By 5 cuts each alone, fewer than 46 % of "
+        "such cuts lose a record (95 % confidence)."
     ]
 
 
@@ -108,7 +108,7 @@ def test_bounds_are_rounded_to_the_side_on_which_they_hold(chance, up, down):
 
 def test_the_bound_is_in_the_page_and_in_junit(made):
     page = write_reports(made.directory).read_text()
-    assert "honest: SAFE rests on the recording. 1 cut without a loss" in page
+    assert "honest: the recording is the evidence. By 1 cut alone, fewer" in page
     suite = ET.fromstring(junit_xml(made.run))
     bounds = [
         found.attrib["value"]

@@ -180,7 +180,7 @@ def test_exposure_in_words(exposure, text):
 
 def test_ranges_are_cut_short():
     spans = [LsnRange(1, 3), LsnRange(7, 7), LsnRange(9, 10), LsnRange(12, 13), LsnRange(20, 20)]
-    assert words.ranges(spans) == "1-3, 7, 9-10 and 2 more ranges"
+    assert words.ranges(spans) == "1-3, 7, 9-10 and 3 more"
     assert words.ranges(spans[:3]) == "1-3, 7, 9-10"
 
 

@@ -43,7 +43,7 @@ def test_the_rest_of_the_time_was_others(tmp_path, own):
     assert (load.others, load.stolen) == (0.4, 0.1)
     assert load.busy
     assert words.busy(load).startswith("The host was busy: other programs took 40 % of the time of")
-    assert "the hypervisor below took 10.0 %" in words.busy(load)
+    assert "steal time 10.0 %" in words.busy(load)
 
 
 def test_what_powercut_takes_itself_is_no_load(tmp_path, own):

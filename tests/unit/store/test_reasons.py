@@ -31,7 +31,7 @@ def reasons(trials: list[TrialResult], *more: str) -> tuple[str, ...]:
 
 
 def test_reasons_that_differ_in_numbers_alone_are_one():
-    ranges = ("5", "1-3, 7", "2-9, 11, 13-14 and 12 more ranges", "1,024-2,048")
+    ranges = ("5", "1-3, 7", "2-9, 11, 13-14 and 1,200 more", "1,024-2,048")
     early = [trial(n, EARLY.format(text, f"{n},{n}00")) for n, text in enumerate(ranges, 1)]
     others = [trial(5), trial(6, "the guest never booted"), trial(7, "the guest never booted")]
     assert reasons([*early, *others], "control no-sync had to be LOSSY and was SAFE") == (

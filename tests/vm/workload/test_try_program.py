@@ -360,7 +360,7 @@ def test_a_store_that_keeps_the_prefix_that_it_promises_is_safe(
     text = told(found, capsys)
     assert "What is lost is the end of what it acknowledged, as it promises" in text
     assert "not tested: whether its last acknowledged operations survive" in text
-    assert "had one operation in every" not in text
+    assert "chance of being found" not in text
     again = verify(Path(found.result_directory))
     assert (again.verdict, again.cells[0].trials[0].keeps) == (Verdict.SAFE, "prefix")
 

@@ -60,7 +60,7 @@ def _environment(package: str) -> jinja2.Environment:
 
 GLOSSARY: Final = (
     ("SAFE", "No acknowledged record was lost, and the controls prove that a loss would have "
-     "been seen. It is said of what was tested, no more."),
+     "been seen. It covers only what was tested."),
     ("SURVIVED", "No acknowledged record was lost in the cuts that were made, of a disk that was "
      "not recorded. Less than SAFE: what another cut may leave is not known."),
     ("LOSSY", "At least one record that had been acknowledged as durable was gone, or damaged, "

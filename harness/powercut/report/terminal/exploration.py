@@ -139,8 +139,8 @@ def group_text(seen: StateGroups) -> str:
     """How many groups of like states were seen, and what grouping assumes."""
     return (
         f"{seen.seen:,} of {seen.groups:,} seen, at {words.count(seen.stages, 'stage')} of the "
-        "work; grouping assumes that states lose alike if they were cut at one stage and lack the "
-        "same kinds of writes"
+        "work; assumed: states that were cut at one stage and lack the same kinds of writes fail "
+        "alike"
     )
 
 

@@ -109,7 +109,7 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
             f"{coverage.recovered:,} different folders, at {coverage.instants:,} instants: "
             f"{policies or 'none'}",
         ),
-        ("losing", f"{first_lossy:,} of these states lose or contradict something"),
+        ("losing", f"{first_lossy:,} of these states lose data or are inconsistent"),
     ]
     if coverage.at_acks is not None and not first_lossy:
         told.append(("odds", words.odds(coverage.at_acks)))
@@ -119,7 +119,7 @@ def facts_of(record: CaptureRecord, result: CaptureResult) -> list[tuple[str, st
             (
                 "cut again",
                 f"{coverage.recovery_states:,} states of {coverage.recoveries:,} recorded checks"
-                f"{deep}; {coverage.recovery_lossy:,} of these lose or contradict something",
+                f"{deep}; {coverage.recovery_lossy:,} of these lose data or are inconsistent",
             )
         )
     if coverage.groups is not None:

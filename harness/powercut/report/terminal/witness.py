@@ -41,11 +41,9 @@ def print_witness(console: Console, witness: Witness, directory: Path) -> None:
     """Prints `witness`, which lies in `directory`."""
     console.rule(f"witness {witness.state}", align="left")
     console.print(escape(witness.cause), highlight=False)
-    size = words.count(len(witness.dropped), "change" if witness.promise else "write")
     how = "checked" if witness.promise else "recovered"
-    whole = "as small as can be" if witness.minimal else "perhaps not the smallest"
     console.print(
-        f"\n{size} of {witness.volatile:,} volatile ones, {whole}; the search began at "
+        f"\n{words.enough(witness).capitalize()}. The search began at "
         f"{escape(witness.start)} with {witness.dropped_before:,}, and {how} "
         f"{words.count(witness.tests, 'state')}{_engine(witness)}.",
         highlight=False,

@@ -143,7 +143,7 @@ def _never_tried(
     phantoms = _phantoms(sighting.present, history.names | attempted)
     if phantoms:
         count = sum(len(span) for span in phantoms)
-        message = f"{count} operations are there and were never tried: {_text(phantoms)}"
+        message = f"{count} operations are there and were never tried: {LsnRange.text_of(phantoms)}"
         # A program that does not keep to its own words may have tried them silently; and the last
         # words of a guest may have been on their way when its power went.
         silent = history.trouble or history.by_receipt
@@ -153,7 +153,7 @@ def _never_tried(
     if late:
         message = (
             f"{len(late)} operations are there whose attempt was announced later: "
-            f"{_text(lsn_ranges(late))}; `? N` comes before anything that N does"
+            f"{LsnRange.text_of(lsn_ranges(late))}; `? N` comes before anything that N does"
         )
         findings.append(Finding.unknown(message))
     return findings
@@ -168,9 +168,9 @@ def _unfinished(sighting: Sighting, operations: Collection[int]) -> Finding:
     """Of operations that are there and wrong and were never acknowledged."""
     spans = lsn_ranges(operations)
     message = (
-        f"the check calls {_text(spans)} wrong ({_reasons(sighting, operations)}), which was never "
-        "acknowledged: an unfinished operation is no loss.  Leave it out of what `check` says, or "
-        "have `run` say `atomic` if the program promises that none is ever seen"
+        f"the check calls {LsnRange.text_of(spans)} wrong ({_reasons(sighting, operations)}), "
+        "which was never acknowledged: an unfinished operation is no loss.  Leave it out of what "
+        "`check` says, or have `run` say `atomic` if the program promises that none is ever seen"
     )
     return Finding.unknown(message, spans)
 
@@ -178,7 +178,7 @@ def _unfinished(sighting: Sighting, operations: Collection[int]) -> Finding:
 def _of(kind: FindingKind, operations: Collection[int], what: str) -> Finding:
     spans = lsn_ranges(operations)
     noun = "operation is" if len(operations) == 1 else "operations are"
-    message = f"{len(operations)} {noun} {what}: {_text(spans)}"
+    message = f"{len(operations)} {noun} {what}: {LsnRange.text_of(spans)}"
     return Finding(kind, Verdict.LOSSY, message, spans)
 
 
@@ -191,9 +191,3 @@ def _phantoms(present: Collection[LsnRange], attempted: frozenset[int]) -> list[
         edges = [span.first - 1, *inside, span.last + 1]
         gaps += [LsnRange(low + 1, high - 1) for low, high in pairwise(edges) if high - low > 1]
     return gaps
-
-
-def _text(spans: Collection[LsnRange]) -> str:
-    shown = [str(span) for span in list(spans)[:_NAMED_MAX]]
-    more = len(spans) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -134,8 +134,8 @@ function tellInside() {
   if (typeof known === "string") return [heading("Its files"), make("p", { role: "status" }, known)];
   const size = n => n === null ? "not there" : count(n, "byte");
   const same = known.files.every(([, there, whole, differs]) => there === whole && !differs);
-  return [heading("Its files, after recovery"), make("p", { role: "status" }, same ? "All files are as long as if nothing were missing, and hold the same as far as they were compared (1 MiB of each of 40)." : "Files that differ come first."),
-    ...table("files of this state", ["file", "bytes mapped", "if nothing were missing", "difference"],
+  return [heading("Its files, after recovery"), make("p", { role: "status" }, same ? "All files are as long as with all writes, and hold the same as far as they were compared (1 MiB of each of 40)." : "Files that differ come first."),
+    ...table("files of this state", ["file", "bytes mapped", "with all writes", "difference"],
       known.files.map(([path, there, whole, differs]) => [path, size(there), size(whole), there === whole ? differs ? "its contents" : "none" : there === null ? "is gone" : whole === null ? "is new" : number(there - whole) + " bytes"]), known.left_off),
     ...tellers.contents(known.files, "Bytes as the cut has left them, where recovery has found the file.")];
 }

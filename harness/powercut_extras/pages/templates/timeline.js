@@ -245,8 +245,8 @@ function tellFiles() {
   const gone = new Map(state.lanes.map(([l, n]) => [data.lanes[l].name, n]));
   const missing = path => [...gone].filter(([name]) => name === path || name.startsWith(path + ",")).reduce((sum, one) => sum + one[1], 0);
   return [heading("Its files"), ...table("files of this state",
-    sizes ? ["file", "size", "if nothing were missing", "missing writes"] : ["file", "mapped, if nothing were missing", "missing writes"],
-    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none by its name"]), state.files_left_off),
+    sizes ? ["file", "size", "with all writes", "missing writes"] : ["file", "mapped, with all writes", "missing writes"],
+    state.files.map(([path, there, whole]) => [path, ...(sizes ? [size(there)] : []), size(whole), missing(path) ? String(missing(path)) : "none"]), state.files_left_off),
   ...tellContents(state.files, "")];
 }
 // Where the contents begin to differ, a few bytes before that.
@@ -254,7 +254,7 @@ function tellContents(files, about) {
   const differ = files.filter(one => one[3]);
   if (!differ.length) return [];
   return [heading("Where contents differ"), ...about ? [make("p", { class: "soft" }, about)] : [],
-    ...table("contents that differ", ["file", "from byte", "in this state", "if nothing were missing"],
+    ...table("contents that differ", ["file", "from byte", "in this state", "with all writes"],
       differ.map(([path, , , [at, there, whole]]) => [path, number(at), make("code", {}, there), make("code", {}, whole)]), 0)];
 }
 
