@@ -96,11 +96,8 @@ def _not_recovered(required: LsnRange | None, observation: Observation) -> Findi
 def _incomplete(reading: LogReading, why: str, cause: Failure | None) -> Finding:
     unseen = reading.ranges(Fate.UNSEEN)
     why = why or "no reason was given"
-    return _trouble(
-        f"the log was not read to its end ({why}); unknown: {LsnRange.text_of(unseen)}",
-        unseen,
-        cause,
-    )
+    told = f"the log was not read to its end ({why}); unknown: {LsnRange.text_of(unseen)}"
+    return _trouble(told, unseen, cause)
 
 
 def _trouble(message: str, lsns: tuple[LsnRange, ...], cause: Failure | None) -> Finding:
@@ -120,7 +117,8 @@ def _losses(reading: LogReading) -> list[Finding]:
     absent, stale = reading.lsns(Fate.ABSENT), reading.lsns(Fate.STALE)
     tail_absent, tail_stale = absent[absent > last_intact], stale[stale > last_intact]
     tail = ranges_of(np.union1d(tail_absent, tail_stale))
-    older = {"older generation in their slots": LsnRange.text_of(ranges_of(tail_stale))}
+    text = LsnRange.text_of
+    older = {"older generation in their slots": text(ranges_of(tail_stale))}
     losses = [
         (FindingKind.LOST, tail, "gone, and nothing required after them came back",
          older if len(tail_stale) else {}),
@@ -129,20 +127,13 @@ def _losses(reading: LogReading) -> list[Finding]:
         (FindingKind.STALE, ranges_of(stale[stale < last_intact]),
          f"gone and an older generation is back, although record {last_intact} came back", {}),
         (FindingKind.TORN, reading.ranges(Fate.TORN), "there in part only", {}),
-        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered: never written so",
-         {}),
+        (FindingKind.CORRUPT, reading.ranges(Fate.CORRUPT), "altered: never written so", {}),
         (FindingKind.MISDIRECTED, reading.ranges(Fate.MISDIRECTED), "in another record's place",
          {}),
         (FindingKind.UNREADABLE, reading.ranges(Fate.UNREADABLE), "impossible to read", {}),
     ]  # fmt: skip
     return [
-        Finding(
-            kind,
-            Verdict.LOSSY,
-            f"acknowledged and {what}: {LsnRange.text_of(lsns)}",
-            lsns,
-            dict(detail),
-        )
+        Finding(kind, Verdict.LOSSY, f"acknowledged and {what}: {text(lsns)}", lsns, dict(detail))
         for kind, lsns, what, detail in losses
         if lsns
     ]

@@ -151,6 +151,7 @@ SECTIONS: Final[dict[str, dict[str, str]]] = {
         "init": "Writes a first scenario, a test and CI recipes here",
         "list": "Lists scenarios, or presets of products",
         "test": "Runs pytest with powercut's plugin",
+        "completion": "Completes commands and options in your shell",
         "bench": "Measures powercut itself",
     },
 }

@@ -36,8 +36,10 @@ def run(closed: bool, signals: Sequence[int]) -> NoReturn:
         status = _status(closed, signals)
         _say_unkept_key()
     except (Exception, SystemExit) as error:  # status 1 would claim that a verdict differs
-        _say_unexpected(error.__cause__ or error if isinstance(error, BrokenPipe) else error)
-        status = TROUBLE
+        completed = isinstance(error, SystemExit) and "_POWERCUT_COMPLETE" in os.environ  # by click
+        if not completed:
+            _say_unexpected(error.__cause__ or error if isinstance(error, BrokenPipe) else error)
+        status = 0 if completed else TROUBLE
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -69,16 +68,24 @@ def test_every_command_has_a_manual_page_with_all_its_options(tmp_path):
 
 
 def test_completion_is_there_for_each_shell():
+    program = Path(sys.executable).parent / "powercut"
     for shell in ("bash", "zsh", "fish"):
-        environment = dict(os.environ, _POWERCUT_COMPLETE=f"{shell}_source")
-        program = Path(sys.executable).parent / "powercut"
         done = subprocess.run(
-            [program], env=environment, capture_output=True, text=True, check=False
+            [program, "completion", shell], capture_output=True, text=True, check=False
         )
-        assert "_POWERCUT_COMPLETE" in done.stdout, shell
-        assert (
-            f"_POWERCUT_COMPLETE={shell}_source" in (ROOT / "docs/troubleshooting.md").read_text()
-        )
+        assert f"{shell}_complete" in done.stdout, shell
+        assert not done.stderr, shell
+        assert f"powercut completion {shell}" in (ROOT / "docs/troubleshooting.md").read_text()
+
+
+def test_bash_completes_a_command_with_it():
+    script = (
+        'eval "$("$1/powercut" completion bash)"; PATH=$1:$PATH; COMP_CWORD=1;'
+        ' COMP_WORDS=(powercut veri); _powercut_completion powercut; echo "${COMPREPLY[@]}"'
+    )
+    argv = ["bash", "-c", script, "bash", str(Path(sys.executable).parent)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("verify\n", "")
 
 
 DOCUMENTS = [
