@@ -426,7 +426,6 @@ class ProgressFile:
         self._busy: dict[tuple[str, int], Busy] = {}
 
     def __call__(self, event: RunEvent) -> None:
-        """Takes one event."""
         with self._lock:
             match event:
                 case RunStarted():

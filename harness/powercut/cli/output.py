@@ -57,7 +57,6 @@ class Speaker:
         self._err = json_file == Path("-")
 
     def __call__(self, text: str) -> None:
-        """Prints one."""
         echo(text, err=self._err)
 
     def gaps(self, gaps: tuple[str, ...]) -> None:

@@ -99,7 +99,6 @@ class Order(Representatives):
         super().__post_init__()
 
     def __iter__(self) -> Iterator[CrashState]:
-        """The states, in the order of the module."""
         if self.model is Model.EXACT:
             yield from self._first()
             if not self._full:
@@ -185,7 +184,6 @@ class Order(Representatives):
         return one_of_each_sort(self.space, self._acks, self._kinds, self.seed)
 
     def _first(self) -> Iterator[CrashState]:
-        """All acks, if they are few."""
         most = _FEW_ACKS if self.limit is None else min(_FEW_ACKS, self.limit)
         if len(self._acks) <= most and (self._grouped or AT_ACKS in self.policies):
             yield from self._after_acks(self._acks.tolist())

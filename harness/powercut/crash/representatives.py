@@ -268,7 +268,6 @@ class Rounds:
         self._known: _Candidates = {}
 
     def __iter__(self) -> Iterator[Group]:
-        """Those that show nothing come last."""
         ahead: list[Stage] = []
         left = list(self._stages)
         empty: list[Group] = []

@@ -70,6 +70,10 @@ from powercut.store.states_recovered import StatesAtAcks
 
 _EVENT_S: Final = 0.2
 
+_SURE_STATES: Final = 64
+_SURE_LOSSY: Final = 8
+"""Of so many states so many lose something: where the budget is a bound, it is enough."""
+
 
 def explore(
     sealed: SealedTrial,
@@ -273,10 +277,17 @@ class ExplorerRun:
         assert isinstance(self.exploration, Exploration)
         legal = self.medium.space.legal
         states = chain(self._at_cut, self.exploration)
-        while size := self.clock.batch(self.tally.checked, self._set_aside):
+        while not self._is_sure and (size := self.clock.batch(self.tally.checked, self._set_aside)):
             if not (batch := [legal(state) for state in islice(states, size)]):
                 return
             yield batch
+
+    @property
+    def _is_sure(self) -> bool:
+        """It loses, whatever the rest would say of a budget that bounds both states and time."""
+        budget, many = self.wanted.budget, self.tally.checked >= _SURE_STATES
+        bound = budget.states is not None and budget.seconds is not None
+        return bound and many and self.collected.lossy_states >= _SURE_LOSSY
 
     @property
     def _set_aside(self) -> float:

@@ -106,13 +106,14 @@ def with_states(sealed: SealedTrial, result: TrialResult, states: CrashStates) -
 
 
 def untested_states(seen: ExploreResult, of: str = "its disk") -> Iterator[str]:
-    """Crash states `of` a medium that there was no time for."""
+    """Crash states `of` a medium that there was no time for, or no need."""
     states, both, seconds = seen.budget.partition(",")
     looked_at, wanted = seen.coverage.distinct, int(states) if both else 0
     if looked_at < wanted and not seen.coverage.exhausted:
+        why = "a loss was certain" if seen.coverage.lossy else f"its {seconds} were over"
         yield (
             f"{wanted - looked_at:,} of the {wanted:,} crash states of {of} that --budget asks "
-            f"for: its {seconds} were over"
+            f"for: {why}"
         )
 
 

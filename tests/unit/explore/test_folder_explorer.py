@@ -229,6 +229,30 @@ def test_a_folder_of_the_same_rows_is_checked_once_under_both_promises(tmp_path:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("synced", [False, True])
+def test_where_a_loss_is_certain_the_rest_of_a_bounded_budget_is_left(
+    tmp_path: Path, synced: bool
+) -> None:
+    recording = recorded(tmp_path, synced=synced)
+
+    def looked(budget: Budget) -> tuple[int, int]:
+        scratch = tmp_path / f"{budget}"
+        scratch.mkdir()
+        wanted = ExploreRequest(budget=budget, seed=1, confirm=False)
+        found = look_at_folder(
+            recording.under(JOURNAL), wanted, lambda state, _: numbers(state), scratch
+        )
+        coverage = found.explored.coverage
+        return coverage.distinct, coverage.lossy
+
+    (few, losing), (all_of_them, _) = looked(Budget(320, 900.0)), looked(Budget(320))
+    if synced:
+        assert (few, losing) == (all_of_them, 0)
+    else:
+        assert 64 <= few < 64 + 32 < all_of_them
+        assert losing >= 8
+
+
 def moved_between_folders(tmp_path: Path) -> FolderRecording:
     """Two files move between folders; then each operation writes its number over the one before,
     and dates the file back.

@@ -96,6 +96,14 @@ def test_states_that_time_was_too_short_for_are_told_as_not_tested(budget, exhau
     assert (said in result.untested) == told
 
 
+def test_states_that_a_certain_loss_left_out_are_told_so():
+    found = seen(lossy=9)
+    explored = found.explored.model_copy(update={"budget": "320,90s"})
+    untested = verdict_on(recording(), replace(found, explored=explored)).untested
+    said = "288 of the 320 crash states of its files that --budget asks for: a loss was certain"
+    assert said in untested
+
+
 @pytest.mark.parametrize(("keeps", "words"), [("prefix", "a hole"), ("opens", "that it opens")])
 def test_acks_that_a_program_does_not_promise_to_keep_are_told_as_not_tested(keeps, words):
     result = verdict_on(recording(keeps=keeps), SEEN)

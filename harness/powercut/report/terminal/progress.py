@@ -50,7 +50,6 @@ class ProgressView(ResourceOwner):
         stack.enter_context(self._bar)
 
     def __call__(self, event: RunEvent) -> None:
-        """Takes one event."""
         match event:
             case RunStarted():
                 self._console.print(

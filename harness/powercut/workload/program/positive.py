@@ -73,6 +73,5 @@ def _of_run(wanted: int, observation: Observation) -> PositiveControl:
 
 
 def _acknowledged(later: Continuation) -> list[int]:
-    """In their order."""
     numbers: list[int] = history_of([Packet(0, later.lines)]).acked.tolist()
     return numbers
