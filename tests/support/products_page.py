@@ -47,7 +47,7 @@ _CLUSTERS: Final = """
 ## Clusters
 
 Several nodes that lose their power at one instant ([clusters](clusters.md)), on ext4: 34 crash
-states a cell, of NATS 6; the control was LOSSY for each that is SAFE.
+states a cell, of NATS 2.9.10 6; the control was LOSSY for each that is SAFE.
 
 """
 _OF_CLUSTERS: Final = ("system", "version", "setting", "words of its manual", "verdict", "lost")

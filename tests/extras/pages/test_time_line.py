@@ -42,7 +42,7 @@ from powercut_extras.pages.timeline.inside import Inside
 from powercut_extras.pages.timeline.source import Source, source_at
 
 TOKEN = "s3cret-token"
-WIDTHS = (420, 800, 1400)
+WIDTHS = (390, 800, 1400)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +168,24 @@ def test_what_it_says_of_each_event_is_what_the_model_says(
         writes = "write" if issued == 1 else "writes"
         assert f" {issued} {writes} issued, {volatile} of them not durable" in said
     assert any("in flight" in said for _, said in seen)
+
+
+def test_each_state_and_instant_has_an_address(page: Page, address: str, run: ResultDir) -> None:
+    page.open(address + recording(run, "lying"))
+    assert page("location.hash") == ""
+    first = page("document.getElementById('state').value")
+    page.click("#event-before")
+    instant = page("location.hash")
+    assert re.fullmatch("#at=durable%40[0-9]+", instant)
+    said = text(page, "#readout")
+    page("location.hash = '#at=' + window.timeline.data.states[1].name")
+    page.until("document.getElementById('state').value === '1'")
+    page.open("about:blank")
+    page.open(address + recording(run, "lying") + instant)
+    assert text(page, "#readout") == said
+    page.open("about:blank")
+    page.open(address + recording(run, "lying") + "#at=no-such-state")
+    assert page("document.getElementById('state').value") == first
 
 
 def test_the_keyboard_moves_the_cut_from_event_to_event(

@@ -320,6 +320,7 @@ function events() {
 }
 const acks = () => (windowOf(now) || { acks: [] }).acks.map(a => a[0] + 1).filter(instant => instant <= data.span);
 
+const address = () => history.replaceState(null, "", "#at=" + encodeURIComponent(nameNow()));
 function move(instant) {
   now = Math.round(Math.min(Math.max(instant, 0), data.span));
   if (chosen !== null && data.states[chosen].instant !== now) chosen = null;
@@ -327,6 +328,7 @@ function move(instant) {
     const half = (view.end - view.begin) / 2;
     look(now - half, now + half);
   }
+  address();
   more();
   show();
 }
@@ -385,6 +387,7 @@ function pick(value) {
   chosen = value in { durable: 1, everything: 1 } ? null : Number(value);
   if (chosen !== null) return move(data.states[chosen].instant);
   plain = value;
+  address();
   show();
 }
 picker.addEventListener("change", () => pick(picker.value));
@@ -401,12 +404,21 @@ data.states.forEach((state, index) => {
 new ResizeObserver(redraw).observe(root);
 addEventListener("beforeprint", redraw);
 
-const worst = data.states.findIndex(state => state.verdict === "LOSSY");
-if (worst >= 0) { chosen = worst; now = data.states[worst].instant; }
+// The page has an address for each state and instant: that of a witness, or of the first loss, without.
+const indexOf = name => data.states.findIndex(state => state.name === name);
+function visit() {
+  const [, name] = location.hash.match(/^#at=(.+)$/) || [], wanted = name ? decodeURIComponent(name) : "";
+  const [, kind, instant] = wanted.match(/^(durable|everything)@(\d+)$/) || [];
+  const worst = [indexOf(wanted), indexOf(data.witness), data.states.findIndex(state => state.verdict === "LOSSY")].find(index => index >= 0);
+  if (kind) { chosen = null; plain = kind; now = Math.min(Math.max(Number(instant) - data.start, 0), data.span); }
+  else if (worst !== undefined) { chosen = worst; now = data.states[worst].instant; }
+  more();
+  show();
+}
+addEventListener("hashchange", () => { if (location.hash.startsWith("#at=")) visit(); });
 root.hidden = false;
-more();
-show();
+visit();
 // For the pictures below.
 window.timeline = { data, root, draw, make, ms, number, count, layout, command, show, table, heading, nameNow, tellers, source,
-  go: instant => { chosen = null; move(instant); }, pick: name => pick(data.states.findIndex(state => state.name === name)) };
+  go: instant => { chosen = null; move(instant); }, pick: name => pick(indexOf(name)) };
 })();

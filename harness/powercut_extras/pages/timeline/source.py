@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -155,7 +155,9 @@ class Source:
             own = FILESYSTEM if what.startswith("disk ") else what.removeprefix(f"{disk}/")
             return f"disk {disk}: {own}"
 
-        return Lanes([lane(request) for request in range(len(timeline.requests))])
+        of = [lane(request) for request in range(len(timeline.requests))]
+        witness = [shown.state for shown in self.states if shown.name == self.witness]
+        return Lanes(of, {of[write] for state in witness for write in self.missing(state)})
 
     def missing(self, state: CrashState) -> list[int]:
         """The writes that `state` lacks, whole or in part, rising."""
@@ -166,13 +168,16 @@ class Source:
 class Lanes:
     """Which lane each request is drawn in, by number: flushes, the busiest files, all others."""
 
-    def __init__(self, belong: Sequence[str]) -> None:
-        """`belong` has for each request its file or place, or `FLUSHES`."""
+    def __init__(self, belong: Sequence[str], first: Collection[str] = ()) -> None:
+        """`belong` has for each request its file or place, or `FLUSHES`; `first` are those of what
+        was lost."""
         counts = Counter(belong)
         flushes = {name for name in counts if name.endswith(FLUSHES)}
-        files = sorted(counts.keys() - flushes, key=lambda name: (-counts[name], name))
+        kinds = counts.keys() - flushes
+        files = sorted(kinds, key=lambda name: (name not in first, -counts[name], name))
         others = files[LANES_MAX:]
-        self.names = sorted({*flushes, *files[:LANES_MAX]}, key=_by_disk)
+        drawn = {*flushes, *files[:LANES_MAX]}
+        self.names = sorted(drawn, key=lambda name: _by_disk(name, first))
         if others:
             self.names.append(f"{len(others)} other files and places")
         number = {name: index for index, name in enumerate(self.names)}
@@ -181,10 +186,10 @@ class Lanes:
         self.flushes = frozenset(number[name] for name in flushes)
 
 
-def _by_disk(name: str) -> tuple[str, bool, bool, str]:
+def _by_disk(name: str, first: Collection[str]) -> tuple[str, bool, bool, bool, str]:
     """Those of one disk stand together: its flushes, its files, its file system."""
     disk, _, what = name.rpartition(": ") if name.startswith("disk ") else ("", "", name)
-    return disk, what != FLUSHES, what == FILESYSTEM, what
+    return disk, what != FLUSHES, what == FILESYSTEM, name not in first, what
 
 
 def source_at(path: Path) -> Source:
