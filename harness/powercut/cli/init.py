@@ -137,9 +137,12 @@ def detected(folder: Path) -> str:
     return "python"
 
 
-def recipe(text: str, *, packages: str, build: str) -> str:
+_TESTS = "test --junitxml=power-cuts.xml"
+
+
+def recipe(text: str, *, packages: str, build: str, run: str = _TESTS) -> str:
     """A CI recipe that installs those packages and builds the program; a line for nothing goes."""
-    lines = []
+    lines, text = [], text.replace("@RUN@", run)
     for line in text.splitlines(keepends=True):
         if "@BUILD@" in line and not build:
             continue
@@ -215,17 +218,21 @@ def _init_program(folder: Path, language: Language) -> int:
     scenario = scenario.replace("@PROGRAM@", f"../{language.program}")
     scenario = scenario.replace("@TITLE@", language.title)
     texts["scenarios/program.yaml"] = _EDITORS + recipe(scenario, packages="", build=language.build)
+    run = f"try --junit power-cuts.xml -- ./{language.program}"
     for name, source in ((GITHUB, "github.yml.in"), (GITLAB, "gitlab.yml.in")):
         text = (STARTER / source).read_text("utf-8")
-        texts[name] = recipe(text, packages=language.packages, build=language.build)
+        texts[name] = recipe(text, packages=language.packages, build=language.build, run=run)
     _write_all(folder, texts, programs=(language.program, language.source))
     inside = "" if folder == Path() else f"cd {shlex.quote(str(folder))}"
     tests = f"{command()} test" if INSTALLED else f"{ROOT}/.venv/bin/pytest scenarios"
     lines = [
         (inside, ""),
         (language.build, ""),
-        (f"{command()} try -- ./{language.program}", "one answer, with its cause"),
-        (tests, "the scenario, as the CI recipes run it"),
+        (
+            f"{command()} try -- ./{language.program}",
+            "one answer, with its cause, as in CI",
+        ),
+        (tests, "the scenario, of which you may have more"),
     ]
     head = "now:"
     for line, what in lines:
@@ -276,7 +283,6 @@ def _write_wheel(folder: Path) -> None:
 
 
 def _ignore_results(path: Path) -> None:
-    """Recordings are megabytes: git is told to leave them out."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     if {"results", "results/", "/results", "/results/"} & set(lines):
         return

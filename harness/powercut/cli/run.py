@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,17 +44,12 @@ if TYPE_CHECKING:
 
 # What a CI gets of runs: JUnit XML where it is wanted, and what GitHub Actions shows by itself.
 
-Command = Callable[..., Any]
-
-
-def junit_option(command: Command) -> Command:
-    """Decorator: `--junit FILE`; the argument is `junit_file`."""
-    return click.option(
-        "--junit",
-        "junit_file",
-        type=OUTPUT,
-        help="Write JUnit XML here, a test case for each cell; - for stdout.",
-    )(command)
+junit_option = click.option(
+    "--junit",
+    "junit_file",
+    type=OUTPUT,
+    help="Write JUnit XML here, a test case for each cell; - for stdout.",
+)
 
 
 def tell_ci(runs: Sequence[RunResult], junit_file: Path | None, *, quiet: bool = False) -> None:

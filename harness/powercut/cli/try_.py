@@ -18,6 +18,7 @@ from powercut.cli.program_options import (
     recording_options,
 )
 from powercut.cli.program_options import dry_run as try_without_cut
+from powercut.cli.run import junit_option, tell_ci
 
 if TYPE_CHECKING:
     from powercut.scenario.program_text import RecordOptions
@@ -51,6 +52,7 @@ _EPILOG = (
 @seed_option
 @results_option
 @json_option("the results")
+@junit_option
 def try_(
     command: Sequence[str],
     portable: bool,
@@ -62,6 +64,7 @@ def try_(
     seed: int | None,
     results: Path,
     json_file: Path | None,
+    junit_file: Path | None,
 ) -> int:
     """Tests that a program keeps what it acknowledges, on a disk and on files at once.
 
@@ -103,4 +106,5 @@ def try_(
     write_reports(ResultDir.open(Path(run.result_directory)))
     outcome = CampaignOutcome(runs=(run,))
     write_json(outcome.model_dump_json(indent=1), json_file)
+    tell_ci(outcome.runs, junit_file, quiet=json_file == Path("-"))
     return outcome.exit_status

@@ -16,22 +16,37 @@ from powercut.model.printable import printable
 from powercut.model.verdict import Verdict
 from powercut.report import words
 from powercut.report.explained import explain
-from powercut.store.results import CellResult, RunResult
+from powercut.store.results import RunResult
 
 _MESSAGE: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY: Final = _MESSAGE | str.maketrans({":": "%3A", ",": "%2C"})
 _CELL: Final = str.maketrans({"|": "\\|", "\n": " ", "\r": " ", "<": "&lt;", "`": "'"})
 
 
+def _rows(run: RunResult) -> Iterator[tuple[str, Verdict, str, str, str]]:
+    """Cells, and captured files as far as they count: name, verdict, numbers, what it should have
+    been (empty if all is well), and why."""
+    for cell in run.cells:
+        states = "" if cell.states is None else f"{cell.states.states:,}"
+        numbers = f"{cell.commits_acked:,} | {cell.commits_lost:,} | {states}"
+        against = f"{cell.verdict.name}, expected {cell.expected.value.upper()}"
+        why = printable(explain(cell) or "nothing was lost")
+        yield cell.cell, cell.verdict, numbers, "" if cell.as_expected else against, why
+    for name, verdict, why in () if run.files is None else run.files.counted_rows:
+        against = "" if verdict is Verdict.SAFE else verdict.name
+        yield name, verdict, " | | ", against, printable(why)
+
+
 def workflow_commands(runs: Sequence[RunResult]) -> Iterator[str]:
     """An error for each verdict that was not expected, a warning for each that is not known."""
     for run in runs:
-        for cell in run.cells:
-            if cell.verdict is Verdict.INCONCLUSIVE:
-                yield _command("warning", run, f"{cell.cell}: INCONCLUSIVE", _why(cell))
-            elif not cell.as_expected:
-                title = f"{cell.cell}: {_against(cell)}"
-                yield _command("error", run, title, _why(cell))
+        for name, verdict, _, against, why in _rows(run):
+            if verdict is Verdict.INCONCLUSIVE:
+                yield _command("warning", run, f"{name}: INCONCLUSIVE", why)
+            elif against:
+                yield _command("error", run, f"{name}: {against}", why)
+        if run.files is not None and run.files.reason:
+            yield _command("warning", run, "captured files", printable(run.files.reason))
 
 
 def summary(runs: Sequence[RunResult]) -> str:
@@ -45,28 +60,18 @@ def _table(run: RunResult) -> Iterator[str]:
     yield ""
     yield "| cell | acknowledged | lost | states | verdict | |"
     yield "| --- | ---: | ---: | ---: | --- | --- |"
-    for cell in run.cells:
-        states = "" if cell.states is None else f"{cell.states.states:,}"
-        said = f"{words.mark(cell.verdict)} {cell.verdict.name}"
-        why = "" if cell.as_expected else f"{_against(cell)}. {_why(cell)}"
-        numbers = f"{cell.commits_acked:,} | {cell.commits_lost:,} | {states}"
-        yield f"| {cell.cell.translate(_CELL)} | {numbers} | {said} | {why.translate(_CELL)} |"
+    for name, verdict, numbers, against, why in _rows(run):
+        said = f"{words.mark(verdict)} {verdict.name}"
+        told = f"{against}. {why}" if against else ""
+        yield f"| {name.translate(_CELL)} | {numbers} | {said} | {told.translate(_CELL)} |"
     yield ""
     yield f"`{run.reproduce.translate(_CELL)}`"
     yield ""
 
 
-def _against(cell: CellResult) -> str:
-    return f"{cell.verdict.name}, expected {cell.expected.value.upper()}"
-
-
-def _why(cell: CellResult) -> str:
-    return printable(explain(cell) or "nothing was lost")
-
-
 def _command(kind: str, run: RunResult, title: str, message: str) -> str:
     properties = {"title": f"{run.scenario} {title}"}
-    if run.scenario_file:
+    if run.scenario_file and run.files is None:  # of one that was tried there is none
         properties = {"file": run.scenario_file, **properties}
     told = ",".join(f"{key}={value.translate(_PROPERTY)}" for key, value in properties.items())
     return f"::{kind} {told}::{message.translate(_MESSAGE)}"

@@ -81,7 +81,6 @@ class FolderStory:
         )
 
     def _why(self, row: Row) -> str:
-        """Why the host was free to lose it, in words."""
         done = row.request.completed_ns
         if done >= self._instant:
             return "it was still in flight"

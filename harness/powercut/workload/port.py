@@ -111,7 +111,6 @@ class LaterClaims:
     tried: tuple[LsnRange, ...] = ()
 
     def __add__(self, other: LaterClaims) -> LaterClaims:
-        """What was claimed in both."""
         return LaterClaims(
             merged_ranges((*self.promised, *other.promised)),
             max(self.attempted, other.attempted),

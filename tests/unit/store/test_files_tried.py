@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from powercut.model.verdict import Finding, FindingKind, LsnRange, Verdict
+from powercut.report.github import summary, workflow_commands
 from powercut.report.junit import junit_xml
 from powercut.scenario.load import expand, parse_scenario
 from powercut.store.files_tried import JOURNAL, POSIX, FilesTried
@@ -60,7 +61,7 @@ def files_of(
         journal=result(journal),
         posix=result(posix),
         cause=CAUSE if Verdict.LOSSY in (journal, posix) else "",
-        reason="" if journal and posix else "no room",
+        reason="no room" if None in (journal, posix) else "",
     )
 
 
@@ -135,3 +136,22 @@ def _expected(verdict: Verdict | None, files: FilesTried) -> Iterator[str]:
         yield ""
     elif verdict is None and files.recording:
         yield files.reason
+
+
+@pytest.mark.parametrize("journal", JUDGED)
+def test_github_shows_files_that_count_as_it_does_cells(journal: Verdict) -> None:
+    run = run_of(Verdict.SAFE, files_of(journal, Verdict.SAFE))
+    commands = [line.partition("::")[2].partition(" ")[0] for line in workflow_commands([run])]
+    level = {Verdict.SAFE: [], Verdict.INCONCLUSIVE: ["warning"], Verdict.LOSSY: ["error"]}
+    assert commands == level[journal]
+    (row,) = (line for line in summary([run]).splitlines() if line.startswith(f"| {JOURNAL} |"))
+    assert row.count("|") == 7
+    assert f" {journal.name} |" in row
+    assert (CAUSE in row) == (journal is Verdict.LOSSY)
+
+
+def test_github_is_told_loudly_that_files_were_not_recorded() -> None:
+    run = run_of(Verdict.SAFE, files_of(None, None, recorded=False))
+    (warning,) = workflow_commands([run])
+    assert warning.startswith("::warning ")
+    assert warning.endswith("::no room")
