@@ -70,7 +70,7 @@ from powercut.store.states_recovered import StatesAtAcks
 
 _EVENT_S: Final = 0.2
 
-_SURE_STATES: Final = 64
+_SURE_STATES: Final = 32
 _SURE_LOSSY: Final = 8
 """Of so many states so many lose something: where the budget is a bound, it is enough."""
 

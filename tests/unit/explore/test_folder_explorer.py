@@ -249,7 +249,7 @@ def test_where_a_loss_is_certain_the_rest_of_a_bounded_budget_is_left(
     if synced:
         assert (few, losing) == (all_of_them, 0)
     else:
-        assert 64 <= few < 64 + 32 < all_of_them
+        assert 32 <= few < 96 < all_of_them
         assert losing >= 8
 
 
