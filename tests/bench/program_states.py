@@ -3,7 +3,7 @@
 
 Each product of workloads/programs that is installed here is recorded once, with its honest
 settings, by `powercut run`.  Its states are then recovered and checked in two ways, in turn a few
-at a time: as `explore` does (docs/adding-a-program.md, "Where `check` runs"), and all of it in
+at a time: as `explore` does (docs/where-a-program-runs.md), and all of it in
 User-Mode Linux.  One job, so that a rate is that of one core; and states per second of processor
 time, which what else the host does hardly changes.  Another checkout of powercut, if there is one
 to compare with, is a third way.
