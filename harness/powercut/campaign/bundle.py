@@ -22,7 +22,6 @@ from powercut.campaign.bundle_file import (
     BundledState,
     BundleManifest,
     VerdictWord,
-    is_bundle,
     unpack,
 )
 from powercut.campaign.verify import verify
@@ -352,14 +351,3 @@ def _differences(
     then, now = (", ".join(map(str, ranges)) or "nothing" for ranges in (lost, lost_now))
     if then != now:
         yield f"{what} had lost {then} and loses {now}"
-
-
-__all__ = [
-    "BundleManifest",
-    "BundleVerdict",
-    "is_bundle",
-    "make_bundle",
-    "unpack",
-    "unpacked",
-    "verify_unpacked",
-]

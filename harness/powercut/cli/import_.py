@@ -44,7 +44,7 @@ def import_(
 
 
 def _unpack(bundle: Path, output: Path, json_file: Path | None) -> int:
-    from powercut.campaign.bundle import unpack
+    from powercut.campaign.bundle_file import unpack
 
     made = unpack(bundle, output)
     if made.kind == "capture":

@@ -30,7 +30,7 @@ import numpy.typing as npt
 from powercut.crash.arrays import sorted_unique
 from powercut.crash.legality import why_illegal
 from powercut.crash.policies import POLICIES
-from powercut.crash.states import CrashState, Model, Move, StateSpace
+from powercut.crash.states import CrashState, Model, StateSpace
 from powercut.model.confidence import AcksLookedAt, log2_sum
 from powercut.model.errors import UsageError
 from powercut.model.timeline import RequestKind
@@ -349,13 +349,3 @@ def _visible(space: StateSpace, state: CrashState) -> list[int]:
             last = bisect_right(highs, end)
             lows[first:last], highs[first:last] = [begin], [end]
     return visible
-
-
-__all__ = [
-    "Coverage",
-    "Exploration",
-    "InstantKind",
-    "Move",
-    "events",
-    "sample",
-]

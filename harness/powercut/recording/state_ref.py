@@ -38,23 +38,6 @@ from powercut.model.printable import parse_json
 from powercut.model.verdict import LsnRange
 from powercut.store.files import host_errors, write_atomic
 
-__all__ = [
-    "FORMAT",
-    "StateRef",
-    "find",
-    "load",
-    "load_value",
-    "name_of",
-    "parse",
-    "path_of",
-    "read_file",
-    "save",
-    "save_value",
-    "saved",
-    "serialise",
-    "state_id",
-]
-
 FORMAT: Final = "powercut-state/1"
 FOLDER: Final = "states"
 _OVERLAY_MAX: Final = 64 << 20  # bytes of one write

@@ -394,11 +394,9 @@ def busy(load: HostLoad | None) -> str:
 
 def host_load(load: HostLoad) -> str:
     """What else the host had to do, in a clause."""
-    parts = [
+    stolen = f", steal time {load.stolen:.1%}" if load.stolen else ""
+    return (
         f"other programs took {load.others:.0%} of the time of "
-        f"{count(load.processors, 'processor')}"
-    ]
-    if load.stolen:
-        parts.append(f"steal time {load.stolen:.1%}")
-    parts.append(f"the load average before was {load.average_before:.1f}")
-    return ", ".join(parts).replace("%", " %")
+        f"{count(load.processors, 'processor')}{stolen}, the load average before was "
+        f"{load.average_before:.1f}"
+    ).replace("%", " %")

@@ -36,11 +36,10 @@ from powercut.witness.search import (
     SearchLimit,
     document,
     first_loss,
+    items_of,
     nothing_told,
     smallest_loss,
 )
-
-_NAMED_MAX = 3
 
 
 def minimize_folder(
@@ -85,7 +84,8 @@ def minimize_folder(
         engine=ENGINE,
         confirmed="yes",
         events=story.events(dropped, found.told),
-        cause=cause_of(story, judge, found.state, dropped, found.judgement, found.told),
+        cause=cause_of(story, judge, found.state, dropped, found.judgement, found.told)
+        + _unsynced_besides(recording, story, dropped, found.told),
     )
 
 
@@ -160,6 +160,30 @@ def cause_of(
         f"{first.text}{rest}, "
         f"issued {late_ms:.3f} ms after the ack of {operation} {story.step(first.submitted_ns)}, "
         f"could be lost{named}: {first.why}. {_taken_by(story, judge, state, operation, acked_ns)}."
+    )
+
+
+def _unsynced_besides(
+    recording: FolderRecording,
+    story: FolderStory,
+    dropped: Sequence[DroppedWrite],
+    operation: int | None,
+) -> str:
+    """Which of the operation's own changes were not durable at its ack for want of other syncs."""
+    history, space = recording.history, story.space
+    if (acked_ns := story.acked_ns(operation)) is None:
+        return ""
+    begun = int(history.attempt_ns[history.attempted == operation].min(initial=acked_ns))
+    items = items_of(space, CrashState(acked_ns + 1, ()))
+    own = [one for one in items if space.rows[one.write].request.submitted_ns > begun]
+    drops = [one for one in own if isinstance(one, Drop)]
+    lost = FolderStory(recording, space, acked_ns + 1).lost(drops)
+    names = [one for one in lost if one.kind == "name"][-1:]  # the name that it has then
+    told = {one.why: one.text for one in [*names, *(one for one in lost if one.kind == "write")]}
+    return "".join(
+        f" At the ack of {operation} {text} could be lost, too: {why}."
+        for why, text in [*told.items()][:_CAUSES_MAX]
+        if why not in {one.why for one in dropped}
     )
 
 

@@ -135,6 +135,40 @@ def test_a_table_that_is_durable_first_takes_nothing_away(tmp_path: Path) -> Non
         witness_of(tmp_path, recorded(tmp_path, "in-order"), "durable@cut")
 
 
+TWICE = """if True:
+    import os, sys
+    synced, folder = sys.argv[1:]
+    lines, flags = int(os.environ["POWERCUT_FD"]), os.O_RDWR | os.O_CREAT | os.O_APPEND
+    log, index = (os.open(folder + name, flags, 0o644) for name in ("/log", "/index"))
+    os.sync()
+    os.write(lines, b"ready\\n")
+    for n in (1, 2):
+        os.write(lines, b"? %d\\n" % n)
+        os.write(log, b"%d\\n" % n)
+        os.write(index, b"x")
+        if synced == "index":
+            os.fsync(index)
+        os.write(lines, b"+ %d\\n" % n)
+"""
+
+
+@pytest.mark.parametrize("synced", ["none", "index"])
+def test_every_sync_that_the_lost_operation_lacks_is_named(tmp_path: Path, synced: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    directory = CaptureDir.create(tmp_path / "recording")
+    command = (sys.executable, "-I", "-S", "-c", TWICE, synced, str(folder))
+    record_folder(CaptureOrder(folder, command, (), 0, 60.0, 4096, 1), directory)
+    witness = witness_of(tmp_path, open_capture(directory), "durable@cut")
+    came = "; the syncs that came were of index" if synced == "index" else ""
+    other = (
+        " At the ack of 1 byte 0 of index could be lost, too: no sync of index came after it."
+        if synced == "none"
+        else ""
+    )
+    assert witness.cause.endswith(f": no sync of log came after it{came}.{other}")
+
+
 APPENDS = """if True:
     import os, sys
     folder, lines = sys.argv[1], int(os.environ["POWERCUT_FD"])
