@@ -91,9 +91,9 @@ def test_words_never_promise_more_than_the_number(acks, data):
     made = AcksLookedAt(acks, looked_at, drawn)
     told = words.odds(StatesAtAcks.of(made))
     if looked_at == acks:
-        assert told.startswith("all ")
+        assert told.startswith("the states just after all ")
         return
-    said = re.search(r"one operation in every ([0-9,]+) .*? probability ([0-9.]+)", told)
+    said = re.search(r"a fault in 1 of ([0-9,]+) .*? at least a ([0-9.]+) chance", told)
     assert bool(said) == (acks >= min(ONE_IN))
     if said:
         rarest = int(said.group(1).replace(",", ""))
