@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -157,7 +158,7 @@ def explore(
         model=Model(model),
         policies=tuple(policies) or (GROUPED, *POLICIES),
         at=tuple(InstantKind(name) for name in at) or tuple(InstantKind),
-        budget=Budget.parse(budget),
+        budget=replace(Budget.parse(budget), whole=True),
         engine=engine,
         kernel=recovery_kernel,
         jobs=jobs or (1 if is_capture(recording) else jobs_by_default()),

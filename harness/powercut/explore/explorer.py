@@ -70,8 +70,7 @@ from powercut.store.states_recovered import StatesAtAcks
 
 _EVENT_S: Final = 0.2
 
-_SURE_STATES: Final = 32
-_SURE_LOSSY: Final = 8
+_SURE: Final = (32, 8)
 """Of so many states so many lose something: where the budget is a bound, it is enough."""
 
 
@@ -285,9 +284,9 @@ class ExplorerRun:
     @property
     def _is_sure(self) -> bool:
         """It loses, whatever the rest would say of a budget that bounds both states and time."""
-        budget, many = self.wanted.budget, self.tally.checked >= _SURE_STATES
-        bound = budget.states is not None and budget.seconds is not None
-        return bound and many and self.collected.lossy_states >= _SURE_LOSSY
+        budget, counts = self.wanted.budget, (self.tally.checked, self.collected.lossy_states)
+        bound = not budget.whole and budget.states is not None and budget.seconds is not None
+        return bound and counts[0] >= _SURE[0] and counts[1] >= _SURE[1]
 
     @property
     def _set_aside(self) -> float:

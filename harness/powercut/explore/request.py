@@ -50,6 +50,8 @@ class Budget:
     states: int | None = None
     seconds: float | None = None
     first: int | None = None
+    whole: bool = False
+    """Nothing of it is left where a loss is certain, as else of one with both bounds."""
 
     @staticmethod
     def parse(text: str) -> Budget:

@@ -236,7 +236,7 @@ def test_where_a_loss_is_certain_the_rest_of_a_bounded_budget_is_left(
     recording = recorded(tmp_path, synced=synced)
 
     def looked(budget: Budget) -> tuple[int, int]:
-        scratch = tmp_path / f"{budget}"
+        scratch = tmp_path / f"{budget}-{budget.whole}"
         scratch.mkdir()
         wanted = ExploreRequest(budget=budget, seed=1, confirm=False)
         found = look_at_folder(
@@ -251,6 +251,7 @@ def test_where_a_loss_is_certain_the_rest_of_a_bounded_budget_is_left(
     else:
         assert 32 <= few < 96 < all_of_them
         assert losing >= 8
+        assert looked(Budget(320, 900.0, whole=True))[0] == all_of_them
 
 
 def moved_between_folders(tmp_path: Path) -> FolderRecording:
