@@ -17,7 +17,7 @@ from hostile import SLICES, bounded, fuzz, survives
 from hypothesis import strategies as st
 from read_here import archives_read_here
 
-from powercut.campaign.bundle import is_bundle, unpack
+from powercut.campaign.bundle_file import is_bundle, unpack
 from powercut.model.errors import DamagedRecording, HostError, UsageError
 from powercut.recording.consent import (
     NotRepeated,
