@@ -15,7 +15,7 @@ from house_rooms import EXTRAS, ROOMS, TABLE, House, is_extra, read_table, room_
 
 from powercut.paths import ROOT
 
-CORE_LINES = 68_978
+CORE_LINES = 68_983
 """The goal is 62,000."""
 
 LONGEST_CHAIN = 28

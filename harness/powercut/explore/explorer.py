@@ -70,9 +70,6 @@ from powercut.store.states_recovered import StatesAtAcks
 
 _EVENT_S: Final = 0.2
 
-_SURE: Final = (32, 8)
-"""Of so many states so many lose something: where the budget is a bound, it is enough."""
-
 
 def explore(
     sealed: SealedTrial,
@@ -284,9 +281,10 @@ class ExplorerRun:
     @property
     def _is_sure(self) -> bool:
         """It loses, whatever the rest would say of a budget that bounds both states and time."""
-        budget, counts = self.wanted.budget, (self.tally.checked, self.collected.lossy_states)
+        budget = self.wanted.budget
         bound = not budget.whole and budget.states is not None and budget.seconds is not None
-        return bound and counts[0] >= _SURE[0] and counts[1] >= _SURE[1]
+        lossy = self.collected.lossy_states
+        return bound and ExploreCoverage.makes_certain(self.tally.checked, lossy)
 
     @property
     def _set_aside(self) -> float:

@@ -188,9 +188,9 @@ def _least_odds(known: Sequence[StatesRecovered]) -> str:
     if not told or len(met) < len(known):
         return ""
     least = min(one[told[-1]] for one in met)
-    chance = "was certain to be found" if least >= 1 else f"had at least a {_floored(least)} chance"
-    found = "" if least >= 1 else " of being found"
-    return f" In each cell a fault in 1 of {told[-1]:,} operations {chance}{found}."
+    chance = f"had at least a {_floored(least)} chance of being found"
+    chance = "was certain to be found" if least >= 1 else chance
+    return f" In each cell a fault in 1 of {told[-1]:,} operations {chance}."
 
 
 def in_flight(found: InFlight | None) -> str:

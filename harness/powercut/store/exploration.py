@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from powercut.model.confidence import STATES_MIN
 from powercut.model.verdict import Confirmed, Difference, FindingKind, LsnRange
 from powercut.store.files import write_atomic
 from powercut.store.record import Record, VerdictName, find_model
@@ -187,6 +188,11 @@ class ExploreCoverage(Record):
 
     not_looked_at: str
     """What was left out, in words."""
+
+    @staticmethod
+    def makes_certain(states: int, lossy: int) -> bool:
+        """Whether a loss is certain, whatever more states would say: in so many `lossy` of them."""
+        return states >= STATES_MIN and lossy >= STATES_MIN // 4
 
 
 class ExploreResult(Record):

@@ -110,7 +110,7 @@ def untested_states(seen: ExploreResult, of: str = "its disk") -> Iterator[str]:
     states, both, seconds = seen.budget.partition(",")
     looked_at, wanted = seen.coverage.distinct, int(states) if both else 0
     if looked_at < wanted and not seen.coverage.exhausted:
-        sure = min(looked_at, 4 * seen.coverage.lossy) >= STATES_MIN  # as explore has it
+        sure = seen.coverage.makes_certain(looked_at, seen.coverage.lossy)
         why = "a loss was certain" if sure else f"its {seconds} were over"
         yield (
             f"{wanted - looked_at:,} of the {wanted:,} crash states of {of} that --budget asks "

@@ -179,11 +179,12 @@ def _unsynced_besides(
     drops = [one for one in own if isinstance(one, Drop)]
     lost = FolderStory(recording, space, acked_ns + 1).lost(drops)
     names = [one for one in lost if one.kind == "name"][-1:]  # the name that it has then
-    told = {one.why: one.text for one in [*names, *(one for one in lost if one.kind == "write")]}
+    others = [*names, *(one for one in lost if one.kind == "write")]
+    known = {one.why for one in dropped}
+    told = {one.why: one.text for one in others if one.why not in known}
     return "".join(
         f" At the ack of {operation} {text} could be lost, too: {why}."
         for why, text in [*told.items()][:_CAUSES_MAX]
-        if why not in {one.why for one in dropped}
     )
 
 

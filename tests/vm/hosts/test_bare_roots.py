@@ -7,6 +7,7 @@ line after the seconds since its root was made.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -33,6 +34,24 @@ mkdir /mine && cd /mine
 /root/.local/bin/powercut doctor
 /root/.local/bin/powercut test -q
 """
+
+PROGRAM_TRIED = """
+set -eux
+apt-get -q update
+apt-get -q -y install --no-install-recommends pipx
+python3 -c 'import sys; print("python %d.%d" % sys.version_info[:2])'
+PATH=$PATH:/root/.local/bin
+mkdir /mine && cd /mine
+pipx install /wheels/powercut-*.whl
+powercut init --program --language python
+powercut try --install -- ./notes.py
+sed -i "/# without this line/d" notes.py
+if powercut try -- ./notes.py; then exit 1; fi
+"""
+"""Three commands, once there is pipx, to a verdict on a program; and its twin without its sync."""
+
+PYTHONS = {"debian-12": "3.11", "debian-13": "3.13", "ubuntu-24.04": "3.12"}
+"""Which Python those distributions have; that of others changes."""
 
 CAPTURE = """
 set -eux
@@ -103,7 +122,8 @@ def root(
 
 @pytest.fixture
 def log(root: BareRoot, request: pytest.FixtureRequest) -> Path:
-    way = "checkout" if "checkout" in request.node.name else "wheel"
+    name = request.node.name
+    way = "checkout" if "checkout" in name else "program" if "commands" in name else "wheel"
     path = BUILD / "bare-roots" / f"{root.name}-{way}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("")
@@ -120,6 +140,16 @@ def test_the_wheel_and_what_init_writes(root, log, wheel):
     said = root.run(CAPTURE, log)
     verdicts = [line.split()[1] for line in said if line.startswith(("✓ ", "✗ ", "? "))]
     assert verdicts == ["SAFE", "LOSSY"]
+
+
+def test_three_commands_lead_from_the_wheel_to_a_verdict(root, log, published):
+    (root.path / "wheels").mkdir()
+    (root.path / "wheels" / published.name).write_bytes(published.read_bytes())
+    said = root.run(PROGRAM_TRIED, log)
+    (python,) = (line.split()[1] for line in said if re.fullmatch(r"python \d+\.\d+", line))
+    assert python == PYTHONS.get(root.name, python)
+    verdicts = [line.split()[1] for line in said if line.endswith("  ./notes.py")]
+    assert verdicts == ["SAFE", "LOSSY"], log
 
 
 def test_a_checkout(root, log):
